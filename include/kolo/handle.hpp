@@ -27,8 +27,8 @@ struct HandleAccess;
 
 /// An operation that was started. Move-only. Dropping a handle neither waits nor cancels: the buffers must outlive the
 /// operation all the same. Different handles are independent. Of one handle `wait`, `wait_for`, `done`, `status`,
-/// `late_ranks` and `on_done` may be called by several threads at once; what changes the handle itself (moving,
-/// `detach`, its end) may not overlap with any of them.
+/// `late_ranks`, `on_done` and `abandon` may be called by several threads at once; what changes the handle itself
+/// (moving, `detach`, its end) may not overlap with any of them.
 ///
 /// Exceptions. A handle that an exception destroys while its operation is open sees to it that no memory is touched
 /// afterwards, for the buffers probably go next. It cannot wait for ranks that may never come; so it ends this rank's
@@ -68,7 +68,8 @@ class KOLO_API Handle {
   /// Must not be called inside a callback (`Error` invalid_argument).
   void wait();
 
-  /// As `wait`, but gives up after `duration` and returns false; that is no error, and the operation goes on. Any
+  /// As `wait`, but gives up after `duration` and returns false; that is no error, and the operation goes on, with its
+  /// buffers: who wants these back calls `abandon`. Any
   /// duration: `std::chrono::hours::max()` waits as long as `wait` does, a negative one not at all.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> duration) {
@@ -98,6 +99,14 @@ class KOLO_API Handle {
   /// only the wait. Kolo holds no lock while it calls it, nor while it destroys what it has captured. An exception that
   /// leaves it is logged as an error and dropped.
   void on_done(std::function<void(const Status&)> callback);
+
+  /// Ends the operation, for the caller wants its buffers back whatever the other ranks do: when this returns the
+  /// operation is done, and nothing touches them any more. An operation that completes meanwhile has succeeded. Else a
+  /// message fails alone, here with user_exception and this sentence, and on the other side with an error of its own.
+  /// Any other operation cannot end alone, because other ranks may be in the middle of it: it ends this rank's part of
+  /// the job as an exception does (above), and the sentence holds `reason`. No rank gets a result of what is written
+  /// into the buffers afterwards. Returns within seconds. Nothing happens to an operation that is done.
+  void abandon(const std::string& reason);
 
   /// Lets go of the operation, and makes the handle empty: the buffers will outlive it, whatever becomes of the handle.
   void detach() noexcept;

@@ -46,27 +46,45 @@ void note_interest(detail::HandleState& operation) {
   if (const auto engine = engine_of(operation)) engine->note_interest(operation);
 }
 
-/// Ends an operation whose memory an exception may be about to take away. When other ranks will come for it nobody can
-/// say, so it ends together with this rank's part of the job, unless there are no other ranks.
-void end_open(detail::HandleState& operation) noexcept {
-  const std::shared_ptr<engine::Engine> engine = engine_of(operation);
-  if (engine == nullptr) return;
-  try {
-    if (engine->topology().size == 1 && operation.message == nullptr) return engine->wait(operation, std::nullopt);
-  } catch (const std::exception&) {  // inside a callback, where nobody may wait
+/// Ends an operation whose memory the caller wants back. When other ranks will come for it nobody can say, so it ends
+/// together with this rank's part of the job, unless there are no other ranks.
+void end_open(engine::Engine& engine, detail::HandleState& operation, const std::string& reason) {
+  const bool is_alone = engine.topology().size == 1 && operation.message == nullptr;
+  if (is_alone && !engine.in_callback()) return engine.wait(operation, std::nullopt);
+  engine.end_now(operation, reason);
+}
+
+/// Of a handle that an exception destroys.
+void end_unwound(engine::Engine& engine, detail::HandleState& operation) {
+  if (operation.message != nullptr) {
+    return end_open(engine, operation, "an exception has destroyed the handle of this message");
   }
-  try {
-    engine->end_now(operation);
-  } catch (const std::exception& error) {
-    engine->logger().write(LogLevel::error, std::string("shutdown failed: ") + error.what());
-  }
+  engine.await_if_deserted(operation);  // then this exception is only a consequence of that
+  if (operation.done()) return;
+  end_open(engine, operation,
+           "it destroyed the handle of an open operation (" +
+               (operation.joins ? "join" : core::describe(*operation.signature)) + ")");
 }
 }  // namespace
 
 void Handle::let_go() noexcept {
   const bool is_here = generation_ == api::fork_generation();
-  if (is_here && !state_->done() && std::uncaught_exceptions() > exceptions_at_birth_) end_open(*state_);
+  if (is_here && !state_->done() && std::uncaught_exceptions() > exceptions_at_birth_) {
+    if (const auto engine = engine_of(*state_)) {
+      try {
+        end_unwound(*engine, *state_);
+      } catch (const std::exception& error) {
+        engine->logger().write(LogLevel::error, std::string("shutdown failed: ") + error.what());
+      }
+    }
+  }
   detach();
+}
+
+void Handle::abandon(const std::string& reason) {
+  detail::HandleState& operation = state();
+  if (operation.done()) return;
+  if (const auto engine = engine_of(operation)) end_open(*engine, operation, reason);
 }
 
 void Handle::detach() noexcept {

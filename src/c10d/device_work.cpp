@@ -32,21 +32,14 @@ class DeviceWork::Given : public std::enable_shared_from_this<Given> {
     const std::lock_guard<std::mutex> lock(mutex_);
     return open_ == 0;
   }
-  /// False: it was not given by then, nor given up.
-  bool wait_until(Time until) {
+  /// False: it was not given in this time. With zero it waits for as long as that may take.
+  bool wait_for(std::chrono::milliseconds timeout) {
+    constexpr std::chrono::hours kForEver(24 * 365 * 100);
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto over = [this] { return open_ == 0 || given_up_; };
-    if (until != Time::max()) return changed_.wait_until(lock, until, over);
-    changed_.wait(lock, over);
+    const auto is_given = [this] { return open_ == 0; };
+    if (timeout > kNoTimeout && timeout < kForEver) return changed_.wait_for(lock, timeout, is_given);
+    changed_.wait(lock, is_given);
     return true;
-  }
-  /// Nobody waits any more.
-  void give_up() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      given_up_ = true;
-    }
-    changed_.notify_all();
   }
 
   /// Calls it once, when the operation has been given: at once, or on a thread that must not be held up.
@@ -76,14 +69,12 @@ class DeviceWork::Given : public std::enable_shared_from_this<Given> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t open_ = 0;        // under the mutex, once watched
-  bool given_up_ = false;       // likewise
   std::function<void()> then_;  // likewise
 };
 
 DeviceWork::DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
     : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs), world_(std::move(world)),
-      occasion_(std::move(occasion)), operation_(std::move(operation)), device_(operation_->buffers.front().device()),
-      deadline_(time_after(occasion_.timeout)) {}
+      occasion_(std::move(occasion)), operation_(std::move(operation)), device_(operation_->buffers.front().device()) {}
 
 DeviceWork::~DeviceWork() {
   if (world_->is_inherited()) {
@@ -111,9 +102,10 @@ void DeviceWork::end(const std::exception_ptr& error) {
   ::c10d::Work::finish(error);
 }
 
-void DeviceWork::end_if_failed() {
+void DeviceWork::end_if_failed(std::exception_ptr error) {
   if (ended_ || !operation_->done()) return;
-  if (const std::exception_ptr error = outcome_of(occasion_, *operation_)) end(error);
+  if (error == nullptr) error = outcome_of(occasion_, *operation_);
+  if (error) end(error);
 }
 
 void DeviceWork::end_if_this_throws(const std::function<void()>& body) {
@@ -166,17 +158,14 @@ bool DeviceWork::isCompleted() {
 
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
-  const Time until = timeout > kNoTimeout ? time_after(timeout) : Time::max();
-  const bool is_given = given()->wait_until(std::min(until, deadline_));  // or given up: then it has an error
-  if (!is_given && until < deadline_) std::rethrow_exception(timed_out(occasion_, *operation_, timeout));
-  const std::exception_ptr late = is_given ? nullptr : timed_out(occasion_, *operation_, occasion_.timeout);
+  std::exception_ptr late;
+  if (!given()->wait_for(timeout)) {
+    late = abandoned(occasion_, *operation_, ErrorCode::timeout, timed_out(occasion_, *operation_, timeout));
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (is_given) {
-      hold_back_current_stream();
-    } else {
-      end(late);
-    }
+    if (late) end_if_failed(late);
+    hold_back_current_stream();
   }
   world_->sweep();
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
@@ -184,17 +173,9 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
 }
 
 void DeviceWork::abort() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (ended_) return;
-    end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
-    if (given_) given_->give_up();
-    if (future_) {
-      const auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
-      world_->threads().run([self] { self->complete_future(); });
-    }
-  }
-  if (operation_->cancel) operation_->cancel();
+  const std::exception_ptr aborted = abandoned(occasion_, *operation_, ErrorCode::cancelled, "this work was aborted");
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (aborted) end_if_failed(aborted);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
@@ -213,19 +194,6 @@ c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
     return future_;
   }
   const auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
-  if (deadline_ != Time::max()) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!future_completed_) {  // by an abort
-      alarm_ = world_->threads().run_at(deadline_, [self] {
-        const std::exception_ptr late = timed_out(self->occasion_, *self->operation_, self->occasion_.timeout);
-        {
-          const std::lock_guard<std::mutex> in(self->mutex_);
-          self->end(late);
-        }
-        self->complete_future();
-      });
-    }
-  }
   // Given away where it runs, as nobody may let go of tensors there.
   given->call_then([self]() mutable {
     Threads& threads = self->world_->threads();
@@ -235,15 +203,12 @@ c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
 }
 
 void DeviceWork::complete_future() {
-  std::optional<Threads::Alarm> alarm;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (std::exchange(future_completed_, true)) return;
-    alarm = std::exchange(alarm_, std::nullopt);
     end_if_failed();
     finish_on_own_stream();
   }
-  if (alarm) world_->threads().cancel(*alarm);
   if (const std::exception_ptr error = exception()) {
     future_->setError(error);
     return;

@@ -17,20 +17,18 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "c10d/devices.hpp"
-#include "c10d/threads.hpp"
 #include "c10d/versions.hpp"
 #include "c10d/work.hpp"
 #include "c10d/world.hpp"
 
 namespace kolo::c10d {
 
-/// It has completed when the device has done it. Before that it may end by a deadline or an abort, as `Work`; a
-/// deadline is kept until the operation has been given. Once it has been waited for, memory that the caller lets go of
-/// may be used again, on streams that have waited. All members may be called from several threads at a time.
+/// It has completed when the device has done it. Before that it may end by a deadline or an abort, as `Work`. Once it
+/// has been waited for, memory that the caller lets go of may be used again, on streams that have waited. All members
+/// may be called from several threads at a time.
 class DeviceWork final : public ::c10d::Work {
  public:
   DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
@@ -38,10 +36,11 @@ class DeviceWork final : public ::c10d::Work {
 
   /// Does not wait. Whether the device has done it, or it has failed; false, too, while another thread looks after it.
   bool isCompleted() override;
-  /// The current stream of the operation's device waits for it.
+  /// The current stream of the operation's device waits for it. A time given here that passes before the operation has
+  /// been given ends the operation.
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
-  /// Completes the future, wakes those that wait, and takes back a receive that has no message.
+  /// Ends the operation.
   void abort() override;
   std::vector<at::Tensor> result() override { return occasion_.results; }
   int sourceRank() const override { return operation_->source; }
@@ -54,7 +53,6 @@ class DeviceWork final : public ::c10d::Work {
 #endif
 
  private:
-  using Time = Threads::Clock::time_point;
   class Given;
   /// What tells that the operation has been given; made when somebody asks for the first time.
   std::shared_ptr<Given> given();
@@ -62,8 +60,8 @@ class DeviceWork final : public ::c10d::Work {
   void hold_back_current_stream();
   /// Likewise a stream of its own, on which results come to where they belong. Once.
   void finish_on_own_stream();
-  /// Ends it with the error of a handle, if all are done and one has failed.
-  void end_if_failed();
+  /// Ends it with this error, or with that of a handle, if all are done and one has failed.
+  void end_if_failed(std::exception_ptr error = nullptr);
   void end_if_this_throws(const std::function<void()>& body);
   void end(const std::exception_ptr& error);
   void complete_future();
@@ -72,14 +70,12 @@ class DeviceWork final : public ::c10d::Work {
   const Occasion occasion_;
   std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes; a child keeps it
   const at::Device device_;
-  const Time deadline_;
   std::mutex mutex_;
   // Under the mutex.
   bool ended_ = false;
   std::shared_ptr<Given> given_;
   std::unique_ptr<Point> finished_;  // on the operation's own stream, if it was needed
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::optional<Threads::Alarm> alarm_;
   bool future_completed_ = false;
 };
 

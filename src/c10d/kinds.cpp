@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c10d/kinds.hpp"
 
-#include <chrono>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -11,10 +10,6 @@
 namespace kolo::c10d {
 namespace {
 
-/// Kolo's own deadline ends the job, where PyTorch's ends one Work: so Kolo has none. That a rank has died it hears
-/// without one.
-constexpr std::chrono::hours kNever(24 * 365);
-
 /// Starts it by `start()`, or by `start(name)` if it has a name.
 template <class Start>
 std::shared_ptr<Handle> begin(const Step& step, Start start) {
@@ -23,7 +18,7 @@ std::shared_ptr<Handle> begin(const Step& step, Start start) {
 
 template <class KoloOptions>
 KoloOptions reducing(const Step& step) {
-  return KoloOptions(step.reduction.op).with_prescale(step.reduction.prescale).with_timeout(kNever);
+  return KoloOptions(step.reduction.op).with_prescale(step.reduction.prescale).with_timeout(step.timeout);
 }
 
 TensorView in(const Step& step) { return step.in.view(step.elements, step.in_rows); }
@@ -46,7 +41,7 @@ std::shared_ptr<Handle> allreduce(const Group& group, const Step& step) {
 std::shared_ptr<Handle> broadcast(const Group& group, const Step& step) {
   return begin(step, [&](auto... name) {
     return broadcast_async(group, name..., step.out.view(step.elements), step.root,
-                           BroadcastOptions{}.with_timeout(kNever));
+                           BroadcastOptions{}.with_timeout(step.timeout));
   });
 }
 
@@ -58,21 +53,21 @@ std::shared_ptr<Handle> reduce(const Group& group, const Step& step) {
 
 std::shared_ptr<Handle> allgather(const Group& group, const Step& step) {
   return begin(step, [&](auto... name) {
-    return allgather_into_async(group, name..., in(step), out(step), AllgatherOptions{}.with_timeout(kNever));
+    return allgather_into_async(group, name..., in(step), out(step), AllgatherOptions{}.with_timeout(step.timeout));
   });
 }
 
 std::shared_ptr<Handle> gather(const Group& group, const Step& step) {
   return begin(step, [&](auto... name) {
     return gather_into_async(group, name..., in(step), out_if_any(step), step.root,
-                             GatherOptions{}.with_timeout(kNever));
+                             GatherOptions{}.with_timeout(step.timeout));
   });
 }
 
 std::shared_ptr<Handle> scatter(const Group& group, const Step& step) {
   return begin(step, [&](auto... name) {
     return scatter_into_async(group, name..., in_if_any(step), out(step), step.root, step.splits,
-                              ScatterOptions{}.with_timeout(kNever));
+                              ScatterOptions{}.with_timeout(step.timeout));
   });
 }
 
@@ -85,7 +80,7 @@ std::shared_ptr<Handle> reduce_scatter(const Group& group, const Step& step) {
 std::shared_ptr<Handle> alltoall(const Group& group, const Step& step) {
   return begin(step, [&](auto... name) {
     return alltoall_into_async(group, name..., in(step), out(step), step.splits,
-                               AlltoallOptions{}.with_timeout(kNever));
+                               AlltoallOptions{}.with_timeout(step.timeout));
   });
 }
 

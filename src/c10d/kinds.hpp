@@ -3,6 +3,7 @@
 // The collectives as rows of a table: what PyTorch calls each, and which of Kolo's calls it is.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,7 +29,8 @@ struct Step {
   Elements elements{DType::uint8, 1};
   Reduction reduction{};
   bool divides = false;  ///< by the number of ranks, afterwards
-  std::string name{};    ///< of a call with a name; empty: the order of the calls is the name
+  std::chrono::milliseconds timeout{};
+  std::string name{};  ///< of a call with a name; empty: the order of the calls is the name
 };
 
 struct Kind {

@@ -2,6 +2,7 @@
 //
 // Messages of a process group, and the barrier that is made of them.
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -18,7 +19,16 @@
 namespace kolo::c10d {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kMonitorTag = std::numeric_limits<int>::max();
+
+/// "Never" where the clock does not reach.
+Clock::time_point time_after(std::chrono::milliseconds duration) {
+  constexpr std::chrono::hours kForEver(24 * 365 * 100);
+  if (duration > kForEver) return Clock::time_point::max();
+  return Clock::now() + duration;
+}
 
 const at::Tensor& only_message(const char* call, const std::vector<at::Tensor>& tensors, int tag) {
   if (tensors.size() != 1) {
@@ -32,16 +42,13 @@ const at::Tensor& only_message(const char* call, const std::vector<at::Tensor>& 
   return tensors.front();
 }
 
-/// Kolo's own deadline is that of a message: it ends it alone, and takes it back.
-constexpr std::chrono::milliseconds kNoDeadlineHere = std::chrono::milliseconds::max();
-
 }  // namespace
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::send(Tensors& tensors, int to, int tag) {
   Packed packed = Packed::to_read("send", {only_message("send", tensors, tag)});
   note_device("send", packed.device());
   return start(
-      {"send", ::c10d::OpType::SEND, "kolo:send", tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
+      {"send", ::c10d::OpType::SEND, "kolo:send", tensors, tensors, timeout_.load()}, [&](Operation& operation) {
         operation.handles.push_back(std::make_shared<Handle>(send_async(
             group_, packed.view(moved_elements(packed.type())), to, tag, SendOptions{}.with_timeout(timeout_.load()))));
         operation.buffers.push_back(std::move(packed));
@@ -57,13 +64,12 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::Op
   Packed packed =
       Packed::to_write(call, {by_way_of_host ? at::empty(tensor.sizes(), tensor.options().device(at::kCPU)) : tensor});
   const char* title = type == ::c10d::OpType::RECV ? "kolo:recv" : "kolo:recvAnySource";
-  return start({call, type, title, tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
+  return start({call, type, title, tensors, tensors, timeout_.load()}, [&](Operation& operation) {
     const std::int64_t each = moved_elements(packed.type()).each;
     const auto received = std::make_shared<Future<Received>>(recv_async(
         group_, packed.view(moved_elements(packed.type())), from, tag, RecvOptions{}.with_timeout(timeout_.load())));
     operation.handles.push_back(received);
     operation.buffers.push_back(packed);
-    operation.cancel = [received] { received->cancel(); };
     operation.finish = [=, &operation] {
       const Received message = received->get();
       if (message.elements != packed.numel() * each) {
@@ -92,9 +98,7 @@ namespace {
 /// The message of a monitored barrier: its number, so that what an earlier one has left is known.
 class Sign {
  public:
-  Sign(const Group& group, int from, Threads::Clock::time_point until) : group_(group), from_(from), until_(until) {
-    receive();
-  }
+  Sign(const Group& group, int from, Clock::time_point until) : group_(group), from_(from), until_(until) { receive(); }
   Sign(const Sign&) = delete;
   Sign& operator=(const Sign&) = delete;
   /// Takes the receive back: it must not write behind this object's end.
@@ -111,13 +115,13 @@ class Sign {
 
  private:
   void receive() {
-    const auto left = std::max<std::chrono::nanoseconds>(until_ - Threads::Clock::now(), std::chrono::milliseconds(1));
+    const auto left = std::max<std::chrono::nanoseconds>(until_ - Clock::now(), std::chrono::milliseconds(1));
     handle_ = recv_async(group_, view(&value_, 1), from_, kMonitorTag, RecvOptions{}.with_timeout(left));
   }
 
   const Group& group_;
   const int from_;
-  const Threads::Clock::time_point until_;
+  const Clock::time_point until_;
   std::int64_t value_ = 0;
   std::optional<Future<Received>> handle_;
 };

@@ -128,8 +128,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(Occasion occasion, const std::
   try {
     translated(occasion.call, [&] { begin(*operation); });
   } catch (...) {
-    operation->finish = nullptr;
-    world_->adopt(std::move(operation));  // of a call of several tensors some may have started
+    operation->abandon(occasion.call + ": not all of its operations could be started");
     throw;
   }
   const bool is_on_cuda = !operation->buffers.empty() && operation->buffers.back().device().is_cuda();
@@ -146,6 +145,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
     step.reduction = reduction;
     step.divides = kind.reduces && is_average_of_integers(tensors.type(), reduction.op);
     if (step.divides) step.reduction.op = ReduceOp::sum;
+    step.timeout = occasion.timeout;
     step.elements =
         kind.reduces ? reduced_elements(kind.call, tensors.type(), reduction.op) : moved_elements(tensors.type());
     if (!name_.empty()) step.name = steps.size() == 1 ? name_ : name_ + '.' + std::to_string(&step - steps.data());
@@ -418,9 +418,9 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions
   if (takes_cuda() && device >= 0) {
     wait_for_current_stream(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device)));
   }
+  const BarrierOptions barrier = BarrierOptions{}.with_timeout(occasion.timeout);
   return start(std::move(occasion), [&](Operation& operation) {
-    operation.handles.push_back(
-        std::make_shared<Handle>(barrier_async(group_, BarrierOptions{}.with_timeout(std::chrono::hours(24 * 365)))));
+    operation.handles.push_back(std::make_shared<Handle>(barrier_async(group_, barrier)));
   });
 }
 

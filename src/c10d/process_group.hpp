@@ -14,7 +14,8 @@
 // comes behind what PyTorch's current stream has been given, and device_work.hpp says what its Work does.
 //
 // Errors: errors.hpp says which exception they are. An error at the call is thrown there, one of the operation by
-// `wait`, and by the future. A timeout ends the Work whose time is up, and nothing else; a rank's death ends all.
+// `wait`, and by the future. Once one was thrown, nobody uses the tensors any more: a call whose time is up, or that is
+// aborted, ends the world, unless it is a message. A rank's death ends all, too.
 #pragma once
 
 #include <atomic>

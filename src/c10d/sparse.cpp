@@ -50,11 +50,11 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::sparse_allreduce(const at::Tensor& t
   Occasion occasion{
       call,       kSparseAllreduceType, "kolo:sparse_all_reduce", {tensor}, {tensor}, or_default(options.timeout),
       ++sequence_};
+  const AllgatherOptions with_timeout = AllgatherOptions{}.with_timeout(occasion.timeout);
   return start(std::move(occasion), [&](Operation& operation) {
-    const auto never = AllgatherOptions{}.with_timeout(std::chrono::hours(24 * 365));
     const auto gather = [&](const Packed& packed, std::int64_t length) {
       const TensorView view = packed.view(moved_elements(packed.type()), {count, length});
-      auto future = std::make_shared<Future<Tensor>>(allgather_async(group_, view, never));
+      auto future = std::make_shared<Future<Tensor>>(allgather_async(group_, view, with_timeout));
       operation.handles.push_back(future);
       operation.buffers.push_back(packed);
       return future;

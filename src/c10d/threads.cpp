@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -21,9 +20,6 @@ struct Threads::State : std::enable_shared_from_this<State> {
   std::condition_variable ended;  // a task, or it waits for the others
   // All below under the mutex.
   std::deque<Task> tasks;
-  std::map<Alarm, Task> alarms;
-  std::uint64_t next_alarm = 0;
-  Clock::time_point looks_at = Clock::time_point::max();  // when a thread that sleeps looks at the alarms
   int threads = 0;
   int idle = 0;       // of these
   int open = 0;       // tasks that wait or run, until what they hold has gone
@@ -57,24 +53,15 @@ struct Threads::State : std::enable_shared_from_this<State> {
     here() = this;
     std::unique_lock<std::mutex> lock(mutex);
     while (!stopped) {
-      Task task = next_task();
-      if (!task) {
-        if (idle > 1) {  // another one waits, and may have to look at an alarm that this one was woken for
-          changed.notify_one();
-          break;
-        }
-        if (alarms.empty()) {
-          changed.wait(lock);
-        } else {
-          const Clock::time_point first = alarms.begin()->first.first;  // a copy: the alarm may be cancelled meanwhile
-          looks_at = first;
-          changed.wait_until(lock, first);
-          looks_at = Clock::time_point::max();
-        }
+      if (tasks.empty()) {
+        if (idle > 1) break;
+        changed.wait(lock);
         continue;
       }
+      Task task = std::move(tasks.front());
+      tasks.pop_front();
       --idle;
-      if (idle == 0 && (!tasks.empty() || !alarms.empty())) start_another();
+      if (idle == 0 && !tasks.empty()) start_another();
       lock.unlock();
       task();
       task = nullptr;  // what it holds goes without the lock
@@ -101,19 +88,6 @@ struct Threads::State : std::enable_shared_from_this<State> {
     thread_local State* state = nullptr;
     return state;
   }
-
-  Task next_task() {
-    Task task;
-    if (!alarms.empty() && alarms.begin()->first.first <= Clock::now()) {
-      task = std::move(alarms.begin()->second);
-      alarms.erase(alarms.begin());
-      ++open;
-    } else if (!tasks.empty()) {
-      task = std::move(tasks.front());
-      tasks.pop_front();
-    }
-    return task;
-  }
 };
 
 /// All states, for the end of the process: the last task of an object may outlive it.
@@ -138,12 +112,10 @@ Threads::Threads() : state_(std::make_shared<State>()) {
 
 Threads::~Threads() {
   std::deque<Task> tasks;
-  std::map<Alarm, Task> alarms;
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     state_->stopped = true;
     tasks.swap(state_->tasks);
-    alarms.swap(state_->alarms);
     state_->open -= static_cast<int>(tasks.size());
   }
   state_->changed.notify_all();
@@ -162,26 +134,6 @@ void Threads::run(Task task) {
   state->tasks.push_back(std::move(task));
   ++state->open;
   state->wake_one(lock);
-}
-
-Threads::Alarm Threads::run_at(Clock::time_point time, Task task) {
-  std::unique_lock<std::mutex> lock(state_->mutex);
-  const Alarm alarm{time, state_->next_alarm++};
-  if (state_->stopped) return alarm;
-  state_->alarms.emplace(alarm, std::move(task));
-  // Most operations have the same timeout, and end before it: the thread that sleeps will be in time for this alarm if
-  // it was for an earlier one, even if that has been cancelled.
-  if (time < state_->looks_at) state_->wake_one(lock);
-  return alarm;
-}
-
-void Threads::cancel(const Alarm& alarm) {
-  Task task;  // goes without the lock
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  const auto found = state_->alarms.find(alarm);
-  if (found == state_->alarms.end()) return;
-  task = std::move(found->second);
-  state_->alarms.erase(found);
 }
 
 void Threads::finish() {

@@ -4,21 +4,15 @@
 // future; so there is always one more thread than tasks that run, as long as there is something to do.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
 
 namespace kolo::c10d {
 
 /// All members may be called from any thread.
 class Threads {
  public:
-  using Clock = std::chrono::steady_clock;
   using Task = std::function<void()>;
-  /// Names a task of `run_at`.
-  using Alarm = std::pair<Clock::time_point, std::uint64_t>;
 
   Threads();
   Threads(const Threads&) = delete;
@@ -30,11 +24,7 @@ class Threads {
   void start();
   /// Runs the task soon. Tasks must not throw. Where no further thread can be started, they wait for one another.
   void run(Task task);
-  /// Runs it at that time.
-  [[nodiscard]] Alarm run_at(Clock::time_point time, Task task);
-  /// Drops it, if it has not begun.
-  void cancel(const Alarm& alarm);
-  /// Waits until the tasks have ended that were given to `run`, or whose time had come. A task may call it: it waits
+  /// Waits until the tasks have ended that were given to `run`. A task may call it: it waits
   /// for the others, but for those that wait here, too. What tasks need, as Python's lock, must be free.
   void finish();
   /// The same for all objects of the process, also for tasks whose object has gone.

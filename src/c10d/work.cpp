@@ -19,9 +19,10 @@ constexpr std::chrono::milliseconds kPatienceForAnswers{250};
 
 /// Who has not made the call.
 std::string describe_late_ranks(const Operation& operation) {
-  const auto until = Threads::Clock::now() + kPatienceForAnswers;
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + kPatienceForAnswers;
   for (const auto& handle : operation.handles) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Threads::Clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     if (left.count() <= 0) break;
     const std::vector<int> late = handle->late_ranks(left);
     if (late.empty()) continue;
@@ -36,12 +37,6 @@ std::string describe_late_ranks(const Operation& operation) {
 }
 
 }  // namespace
-
-Threads::Clock::time_point time_after(std::chrono::milliseconds duration) {
-  constexpr std::chrono::hours kForEver(24 * 365 * 100);
-  if (duration > kForEver) return Threads::Clock::time_point::max();
-  return Threads::Clock::now() + duration;
-}
 
 void start_threads(const Occasion& occasion, World& world) {
   try {
@@ -61,16 +56,21 @@ std::exception_ptr outcome_of(const Occasion& occasion, const Operation& operati
   return nullptr;
 }
 
-std::exception_ptr timed_out(const Occasion& occasion, const Operation& operation, std::chrono::milliseconds after) {
-  return exception_for(occasion.call, ErrorCode::timeout,
-                       "Timed out waiting " + std::to_string(after.count()) + "ms for operation " +
-                           std::to_string(occasion.sequence) +
-                           " of the group to complete: " + describe_late_ranks(operation));
+std::string timed_out(const Occasion& occasion, const Operation& operation, std::chrono::milliseconds after) {
+  return "Timed out waiting " + std::to_string(after.count()) + "ms for operation " +
+         std::to_string(occasion.sequence) + " of the group to complete: " + describe_late_ranks(operation);
+}
+
+std::exception_ptr abandoned(const Occasion& occasion, const Operation& operation, ErrorCode code,
+                             const std::string& sentence) {
+  if (operation.done()) return nullptr;
+  translated(occasion.call, [&] { operation.abandon(occasion.call + ": " + sentence); });
+  return outcome_of(occasion, operation) == nullptr ? nullptr : exception_for(occasion.call, code, sentence);
 }
 
 Work::Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
     : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs), world_(std::move(world)),
-      occasion_(std::move(occasion)), operation_(std::move(operation)), deadline_(time_after(occasion_.timeout)) {}
+      occasion_(std::move(occasion)), operation_(std::move(operation)) {}
 
 Work::~Work() {
   if (world_->is_inherited()) {
@@ -82,17 +82,17 @@ Work::~Work() {
   world_->sweep();
 }
 
-bool Work::settle() {
+bool Work::settle(const std::exception_ptr& error) {
   if (settled_.load(std::memory_order_acquire)) return true;
   if (!operation_->done()) return false;
   const std::lock_guard<std::mutex> lock(settling_);
-  settle_once();
+  settle_once(error);
   return true;
 }
 
-void Work::settle_once() {
+void Work::settle_once(std::exception_ptr error) {
   if (settled_) return;
-  std::exception_ptr error = outcome_of(occasion_, *operation_);
+  if (error == nullptr) error = outcome_of(occasion_, *operation_);
   if (error == nullptr && operation_->finish) {
     try {
       operation_->finish();
@@ -106,49 +106,28 @@ void Work::settle_once() {
   settled_.store(true, std::memory_order_release);
 }
 
-bool Work::end(const std::exception_ptr& error) {
-  const std::lock_guard<std::mutex> lock(settling_);
-  if (settled_) return false;
-  operation_->finish = nullptr;
-  ::c10d::Work::finish(error);
-  settled_.store(true, std::memory_order_release);
-  return true;
-}
-
 bool Work::isCompleted() {
   if (settled_.load(std::memory_order_acquire)) return true;
   if (!operation_->done()) return false;
   // Python's lock may be held here, and a thread that settles may need it to let go of tensors.
   const std::unique_lock<std::mutex> lock(settling_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  settle_once();
+  settle_once(nullptr);
   return true;
 }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
-  const Time given = timeout > kNoTimeout ? time_after(timeout) : Time::max();
-  const bool completed =
-      settled_ || translated(occasion_.call, [&] { return operation_->wait_until(std::min(given, deadline_)); });
-  if (completed) {
-    settle();
-  } else if (given < deadline_) {
-    std::rethrow_exception(timed_out(occasion_, *operation_, timeout));
-  } else {
-    end(timed_out(occasion_, *operation_, occasion_.timeout));
+  std::exception_ptr late;
+  if (!settled_ && !translated(occasion_.call, [&] { return operation_->wait_for(timeout); })) {
+    late = abandoned(occasion_, *operation_, ErrorCode::timeout, timed_out(occasion_, *operation_, timeout));
   }
+  settle(late);
   world_->sweep();
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
   return true;
 }
 
-void Work::abort() {
-  const bool was_open = end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
-  if (was_open && operation_->cancel) operation_->cancel();
-  const std::lock_guard<std::mutex> lock(future_mutex_);
-  if (!future_) return;  // one that is asked for later is complete
-  const auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
-  world_->threads().run([self] { self->complete_future(); });
-}
+void Work::abort() { settle(abandoned(occasion_, *operation_, ErrorCode::cancelled, "this work was aborted")); }
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   {
@@ -166,19 +145,10 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
 }
 
 void Work::complete_future_when_done() {
-  const auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
-  if (deadline_ != Time::max()) {
-    const std::lock_guard<std::mutex> lock(future_mutex_);
-    if (!future_completed_) {  // by an abort
-      alarm_ = world_->threads().run_at(deadline_, [self] {
-        self->end(timed_out(self->occasion_, *self->operation_, self->occasion_.timeout));
-        self->complete_future();
-      });
-    }
-  }
   open_handles_ = operation_->handles.size();
   // The last callback takes the Work out of what they share: where they run nobody may let go of tensors.
-  const auto shared = std::make_shared<c10::intrusive_ptr<Work>>(self);
+  const auto shared =
+      std::make_shared<c10::intrusive_ptr<Work>>(c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
   for (const auto& handle : operation_->handles) {
     handle->on_done([shared](const Status&) {
       if (--(*shared)->open_handles_ > 0) return;
@@ -192,13 +162,6 @@ void Work::complete_future_when_done() {
 }
 
 void Work::complete_future() {
-  if (future_completed_.exchange(true)) return;
-  std::optional<Threads::Alarm> alarm;
-  {
-    const std::lock_guard<std::mutex> lock(future_mutex_);
-    alarm = std::exchange(alarm_, std::nullopt);
-  }
-  if (alarm) world_->threads().cancel(*alarm);
   if (const std::exception_ptr error = exception()) {
     future_->setError(error);
   } else {

@@ -9,11 +9,11 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "c10d/threads.hpp"
+#include <kolo/error.hpp>
+
 #include "c10d/versions.hpp"
 #include "c10d/world.hpp"
 
@@ -31,19 +31,21 @@ struct Occasion {
   int rank = 0;
 };
 
-/// The error of an operation that has not completed in this time: it names the ranks that are late, after asking them.
-[[nodiscard]] std::exception_ptr timed_out(const Occasion& occasion, const Operation& operation,
-                                           std::chrono::milliseconds after);
-/// That of the operation, if one of its handles has failed. All are done.
+/// The sentence about an operation that has not completed in this time: it names the ranks that are late, after asking
+/// them.
+[[nodiscard]] std::string timed_out(const Occasion& occasion, const Operation& operation,
+                                    std::chrono::milliseconds after);
+/// Ends an operation (`Handle::abandon`), and returns the error of it: of this code and sentence, or null where it has
+/// ended otherwise.
+[[nodiscard]] std::exception_ptr abandoned(const Occasion& occasion, const Operation& operation, ErrorCode code,
+                                           const std::string& sentence);
+/// The error of the operation, if one of its handles has failed. All are done.
 [[nodiscard]] std::exception_ptr outcome_of(const Occasion& occasion, const Operation& operation);
 /// To be called before a future is made: once it is there it completes. Throws DistBackendError.
 void start_threads(const Occasion& occasion, World& world);
-/// Now and `duration`; "never" where the clock does not reach.
-[[nodiscard]] Threads::Clock::time_point time_after(std::chrono::milliseconds duration);
 
-/// An operation on tensors of the CPU. Ends once: when Kolo's operations have, when its time is up, or when it is
-/// aborted. In the last two cases Kolo's operations go on, with memory that is kept for them, and the job does: only
-/// this Work has failed. All members may be called from several threads at a time.
+/// An operation on tensors of the CPU. It ends with Kolo's operations, which have its timeout. May be called from
+/// several threads at a time.
 class Work final : public ::c10d::Work {
  public:
   Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
@@ -51,13 +53,11 @@ class Work final : public ::c10d::Work {
 
   /// Does not wait: false, too, while another thread brings the results where they belong.
   bool isCompleted() override;
-  /// As PyTorch: zero waits as long as the operation may take. A time given here that passes ends the waiting (with
-  /// DistBackendError), not the operation.
+  /// As PyTorch: zero waits as long as the operation may take. A time given here that passes ends the operation.
   bool wait(std::chrono::milliseconds timeout) override;
   /// Does nothing: results lie in the memory of the CPU when the work has completed.
   void synchronize() override {}
-  /// Completes the future, and takes back a receive that has no message. A `wait` that has begun hears it then; of any
-  /// other call it hears when the call is done or its time is up.
+  /// Ends the operation.
   void abort() override;
   std::vector<at::Tensor> result() override { return occasion_.results; }
   int sourceRank() const override { return operation_->source; }
@@ -68,27 +68,21 @@ class Work final : public ::c10d::Work {
 #endif
 
  private:
-  using Time = Threads::Clock::time_point;
-  /// Whether it has ended; ends it, if Kolo's operations have.
-  bool settle();
+  /// Whether it has ended; ends it, if Kolo's operations have. `error`: null for theirs.
+  bool settle(const std::exception_ptr& error = nullptr);
   /// With `settling_`, when Kolo's operations have ended.
-  void settle_once();
-  /// Ends it, unless it has ended: then false.
-  bool end(const std::exception_ptr& error);
+  void settle_once(std::exception_ptr error);
   void complete_future_when_done();
   void complete_future();
 
   const std::shared_ptr<World> world_;
   const Occasion occasion_;
   std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes; a child keeps it
-  const Time deadline_;
   std::atomic<bool> settled_{false};
   std::mutex settling_;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // under future_mutex_
-  std::optional<Threads::Alarm> alarm_;             // under future_mutex_
   std::atomic<std::size_t> open_handles_{0};        // that the future waits for
-  std::atomic<bool> future_completed_{false};
 };
 
 }  // namespace kolo::c10d

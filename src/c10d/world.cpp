@@ -61,11 +61,15 @@ bool Operation::done() const {
   return std::all_of(handles.begin(), handles.end(), [](const auto& handle) { return handle->done(); });
 }
 
-bool Operation::wait_until(Threads::Clock::time_point until) const {
+bool Operation::wait_for(std::chrono::milliseconds timeout) const {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begun = Clock::now();
   for (const auto& handle : handles) {
     try {
-      const auto left = until - Threads::Clock::now();
-      if (!handle->wait_for(until == Threads::Clock::time_point::max() ? std::chrono::nanoseconds::max() : left)) {
+      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
+      if (timeout <= kNoTimeout) {
+        handle->wait();
+      } else if (!handle->wait_for(timeout - waited)) {
         return false;
       }
     } catch (const Error&) {
@@ -73,6 +77,10 @@ bool Operation::wait_until(Threads::Clock::time_point until) const {
     }
   }
   return true;
+}
+
+void Operation::abandon(const std::string& reason) const {
+  for (const auto& handle : handles) handle->abandon(reason);
 }
 
 std::shared_ptr<World> World::join(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,

@@ -31,14 +31,14 @@ struct Operation {
   std::vector<Packed> buffers;
   /// What is left to do when all handles have completed without an error: brings results where they belong. May throw.
   std::function<void()> finish;
-  /// Takes back what can be: a receive without a message. Whoever waits for that hears it.
-  std::function<void()> cancel;
   /// Of a receive that has finished: whom its message came from.
   std::atomic<int> source{-1};
 
   [[nodiscard]] bool done() const;
-  /// False: it was not done by then.
-  [[nodiscard]] bool wait_until(Threads::Clock::time_point until) const;
+  /// False: it was not done in this time. With zero it waits for as long as the operation may take.
+  [[nodiscard]] bool wait_for(std::chrono::milliseconds timeout) const;
+  /// Ends what is open (`Handle::abandon`).
+  void abandon(const std::string& reason) const;
 };
 
 /// What Kolo takes at most: 31 years stand for everything beyond, in whatever unit of Kolo's clock.

@@ -392,17 +392,23 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
   stop(Status(code, reason));
 }
 
-void Engine::end_now(Operation& operation) {
-  if (operation.message != nullptr) return end_message(operation);
+void Engine::await_if_deserted(Operation& operation) {
+  if (!ending_.is_deserted()) return;
+  help_until([&] { return faulted() || operation.done(); }, base::now() + patience().usual);
+}
+
+void Engine::end_now(Operation& operation, const std::string& reason) {
   const auto is_done = [&operation] { return operation.done(); };
+  if (operation.message != nullptr) {
+    messages_.give_up(*operation.message, Status(ErrorCode::user_exception, reason));
+    while (!is_done()) help_until(is_done, base::now() + kFarewell);
+    return;
+  }
   const auto is_over = [&] { return faulted() || is_done(); };
-  if (ending_.is_deserted()) help_until(is_over, base::now() + patience().usual);
   if (!is_over()) {
     driver_.take_over();
     const HandOver after(*this);
-    announce_fault(ErrorCode::user_exception, "it destroyed the handle of an open operation (" +
-                                                  (operation.joins ? "join" : core::describe(*operation.signature)) +
-                                                  ")");
+    if (!is_done()) announce_fault(ErrorCode::user_exception, reason);
   }
   help_until(is_over, base::now() + kFarewell);
   if (!is_done()) {

@@ -214,10 +214,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Null: no tensors but the CPU's.
   [[nodiscard]] data::DeviceBackend* device() const noexcept { return device_.get(); }
   [[nodiscard]] bool faulted() const noexcept { return failure_.is_recorded(); }
-  /// Ends an operation whose memory is about to go, by a fatal error that is announced but not waited for. A rank that
-  /// has been told that another one has left waits for the operation instead: it fails by itself, and names that one.
-  /// Nothing touches the memory once this returns.
-  void end_now(Operation& operation);
+  /// Where this rank has been told that another one has left: waits for an operation for as long as it may take to fail
+  /// by itself, and to name that one.
+  void await_if_deserted(Operation& operation);
+  /// Ends an operation whose memory its caller wants back, whatever the other ranks do: a message alone, anything else
+  /// by a fatal error of this rank, which is announced but not waited for. The operation is done, and nothing touches
+  /// the memory, once this returns.
+  void end_now(Operation& operation, const std::string& reason);
 
   // -- one thread, nobody else using the engine any more
   /// Leaves, and waits for the others to leave (see Context::shutdown), for KOLO_TIMEOUT_S at most.
@@ -370,7 +373,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void look_after_others() KOLO_EXCLUDES(driver_.mutex());
   void look_soon() KOLO_EXCLUDES(driver_.mutex());
   void tell_driver() KOLO_EXCLUDES(driver_.mutex());
-  void end_message(Operation& operation);
 
   // -- driving
   void background();

@@ -143,7 +143,14 @@ void Engine::transfer(Span<const std::shared_ptr<MessageOperation>> operations,
                       std::optional<std::chrono::nanoseconds> timeout) {
   check_usable();
   check_may_wait();
-  for (const auto& operation : operations) submit_message(operation, timeout);
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    try {
+      submit_message(operations[i], timeout);
+    } catch (...) {  // the memory of those before goes with this call
+      for (std::size_t j = 0; j < i; ++j) end_now(*operations[j], "another message of this call could not begin");
+      throw;
+    }
+  }
   for (const auto& operation : operations) wait(*operation, std::nullopt);
 }
 
@@ -202,14 +209,6 @@ bool Engine::cancel(Operation& receive) {
   if (receive.done() || !messages_.cancel(*receive.message)) return false;
   tell_driver();  // that it has ended
   return true;
-}
-
-/// Its handle is destroyed by an exception: unlike a collective a message can end alone.
-void Engine::end_message(Operation& operation) {
-  messages_.give_up(*operation.message,
-                    Status(ErrorCode::user_exception, "an exception has destroyed the handle of this message"));
-  const auto is_done = [&operation] { return operation.done(); };
-  while (!is_done()) help_until(is_done, base::now() + std::chrono::seconds(1));
 }
 
 // ---------------------------------------------------------------- the driver

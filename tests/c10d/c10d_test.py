@@ -567,36 +567,23 @@ def disagreements(rank, size):
 
 
 @check
-def deadlines(rank, size):
-    """A call whose time is up fails, and the job goes on."""
-    backend = kolo_torch.backend_of()
-    short = datetime.timedelta(milliseconds=50)
-    tensor = torch.ones(3)
+def deadlines_of_messages(rank, size):
+    """A message whose time is up ends alone: it is taken back, and the job goes on."""
+    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
-        work = backend.allreduce([tensor], _options(dist.AllreduceOptions, timeout=short))
-        others = [str(other) for other in range(1, size)]
-        late = f"ranks {', '.join(others[:-1])} and {others[-1]} have" if size > 2 else "rank 1 has"
-        assert getattr(work, "timeout", short) == short
-        text = f" of the group to complete: {late} not made this call"
-        raises(CommunicationError, text, work.wait)
+        tensor = torch.zeros(1)
+        work = dist.irecv(tensor, 1, tag=4)
+        short = datetime.timedelta(milliseconds=20)
+        raises(CommunicationError, "recv: Timed out waiting 20ms for operation", lambda: work.wait(short))
         assert work.is_completed() and not work.is_success()
-        again = backend.broadcast([torch.ones(1)], _options(dist.BroadcastOptions, rootRank=1, timeout=short))
-        raises(CommunicationError, "broadcast: Timed out waiting 50ms for operation", again.get_future().wait)
-    gate = dist.distributed_c10d._get_default_store()
-    if rank == 0:
-        gate.set("deadlines", "passed")
-    else:
-        gate.wait(["deadlines"])
-        dist.all_reduce(tensor)
-        dist.broadcast(torch.ones(1), 1)
-    if rank == 0:
-        work = dist.irecv(torch.zeros(1), 1, tag=4)
-        raises(CommunicationError, "Timed out waiting 20ms", lambda: work.wait(datetime.timedelta(milliseconds=20)))
-        assert not work.is_completed()
-        gate.set("deadlines again", "passed")
-        work.wait()
+        tensor.fill_(POISON)
+        store.set("taken back", "")
+        other = torch.zeros(1)
+        dist.recv(other, 1, tag=4)
+        same(other, torch.ones(1))
+        same(tensor, torch.full((1,), float(POISON)))
     elif rank == 1:
-        gate.wait(["deadlines again"])
+        store.wait(["taken back"])
         dist.send(torch.ones(1), 0, tag=4)
     tensor = torch.ones(3)
     dist.all_reduce(tensor)
@@ -825,6 +812,64 @@ def aborted(rank, size, folder):
         return
     hears(rank, folder, "rank 1", lambda: dist.all_reduce(torch.ones(1)))
     raises(CommunicationError, "enough", lambda: dist.all_reduce(torch.ones(1)))
+
+
+def call_that_times_out(backend, tensor):
+    backend.allreduce([tensor], _options(dist.AllreduceOptions, timeout=SHORT)).wait()
+
+
+def future_that_times_out(backend, tensor):
+    backend.allreduce([tensor], _options(dist.AllreduceOptions, timeout=SHORT)).get_future().wait()
+
+
+def wait_that_times_out(backend, tensor):
+    backend.allreduce([tensor]).wait(SHORT)
+
+
+def wait_for_one_of_several_that_times_out(backend, tensor):
+    backend.allreduce_coalesced(list(tensor.split(2))).wait(SHORT)
+
+
+def broadcast_that_times_out(backend, tensor):
+    backend.broadcast([tensor], _options(dist.BroadcastOptions, rootRank=1, timeout=SHORT)).wait()
+
+
+def barrier_that_times_out(backend, tensor):
+    backend.barrier(_options(dist.BarrierOptions, timeout=SHORT)).wait()
+
+
+SHORT = datetime.timedelta(milliseconds=50)
+
+
+@fault(2)
+def calls_that_time_out(rank, size, folder):
+    """Nobody uses the tensor any more, and a rank that comes late gets no sum with what was written into it since."""
+    late = "rank 1 has not submitted it"
+    calls = [(call_that_times_out, late), (future_that_times_out, late), (broadcast_that_times_out, late),
+             (barrier_that_times_out, late),
+             (wait_that_times_out, "all_reduce: Timed out waiting 50ms for operation"),
+             (wait_for_one_of_several_that_times_out, "all_reduce_coalesced: Timed out waiting 50ms for operation")]
+    for number, (call, text) in enumerate(calls):
+        for group_of_two in (False, True):
+            dist.init_process_group("kolo", init_method=f"file://{folder}/meet{number}{group_of_two}", rank=rank,
+                                    world_size=size)
+            backend = kolo_torch.backend_of(dist.new_group([0, 1]) if group_of_two else None)
+            store = dist.distributed_c10d._get_default_store()
+            tensor = torch.ones(4)
+            if rank == 0:
+                raises(CommunicationError, text, lambda: call(backend, tensor))
+                tensor.fill_(POISON)
+                store.set("timed out", "")
+                store.wait(["tried"])
+                same(tensor, torch.full((4,), float(POISON)))
+            else:
+                store.wait(["timed out"])
+                raises(CommunicationError, text, lambda: call(backend, tensor))
+                store.set("tried", "")
+            raises(CommunicationError, text, lambda: dist.all_reduce(tensor))
+            store.set(f"done {rank}", "")
+            store.wait([f"done {1 - rank}"])
+            dist.destroy_process_group()
 
 
 @fault(3)

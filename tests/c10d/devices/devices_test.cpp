@@ -281,7 +281,6 @@ TEST_P(Devices, ABarrierWaitsForTheCurrentStream) {
 }
 
 TEST_P(Devices, WhatIsWrongIsSaid) {
-  std::atomic<bool> time_is_up{false};
   on_ranks([&](const GroupPtr& group, int rank) {
     const auto refused = [](const std::function<void()>& call) -> std::string {
       try {
@@ -305,60 +304,74 @@ TEST_P(Devices, WhatIsWrongIsSaid) {
     group->setBoundDeviceId(std::nullopt);
     group->allreduce(input, {})->wait();
     expect_numbers(input[0], numbers(4, 0) * 2);
-
-    if (rank == 0) {  // a call whose time is up fails, and the job goes on
-      ::c10d::AllreduceOptions soon;
-      soon.timeout = std::chrono::milliseconds(20);
-      const auto work = group->allreduce(input, soon);
-      const auto future = work->getFuture();
-      EXPECT_EQ(refused([&] { work->wait(); }).rfind("kolo: all_reduce: Timed out waiting 20ms", 0), 0U);
-      future->wait();
-      EXPECT_TRUE(future->hasError());
-      time_is_up = true;
-    }
-    while (!time_is_up) std::this_thread::yield();
-    if (rank == 1) group->allreduce(input, {})->wait();
-    Tensors again{on_device(numbers(4, rank))};
-    group->allreduce(again, {})->wait();
-    expect_numbers(again[0], numbers(4, 0) * 2 + 1);
   });
 }
 
 /// On the host, too.
-TEST_P(Devices, AnAbortedWorkCompletesItsFuture) {
-  std::atomic<int> aborted{0};
-  on_ranks([&](const GroupPtr& group, int rank) {
-    ::c10d::AllreduceOptions for_ever;  // so that no deadline completes it
-    for_ever.timeout = std::chrono::hours(24 * 365 * 200);
-    int round = 0;
-    for (const bool asks_before : {true, false}) {
-      for (const bool on_cpu : {true, false}) {
+TEST_P(Devices, ACallThatHasEndedUsesItsTensorNoMore) {
+  using Work = c10::intrusive_ptr<::c10d::Work>;
+  const auto soon = std::chrono::milliseconds(20);
+  const std::vector<std::function<void(const GroupPtr&, Tensors&)>> ways = {
+      [soon](const GroupPtr& group, Tensors& tensors) {
+        ::c10d::AllreduceOptions options;
+        options.timeout = soon;
+        EXPECT_ANY_THROW(group->allreduce(tensors, options)->wait());
+      },
+      [soon](const GroupPtr& group, Tensors& tensors) {
+        ::c10d::AllreduceOptions options;
+        options.timeout = soon;
+        const auto future = group->allreduce(tensors, options)->getFuture();
+        future->wait();
+        EXPECT_TRUE(future->hasError());
+      },
+      [soon](const GroupPtr& group, Tensors& tensors) {
+        const Work work = group->allreduce(tensors, {});
+        EXPECT_ANY_THROW(work->wait(soon));
+        EXPECT_TRUE(work->isCompleted());
+      },
+      [](const GroupPtr& group, Tensors& tensors) {
+        const Work work = group->allreduce(tensors, {});
+        const auto future = work->getFuture();
+        work->abort();
+        future->wait();
+        EXPECT_TRUE(future->hasError());
+        EXPECT_TRUE(work->isCompleted());
+        EXPECT_ANY_THROW(work->wait());
+      },
+      [](const GroupPtr& group, Tensors& tensors) {
+        const Work work = group->allreduce(tensors, {});
+        std::thread aborts([&] { work->abort(); });
+        EXPECT_ANY_THROW(work->wait());
+        aborts.join();
+        const auto future = work->getFuture();
+        future->wait();
+        EXPECT_TRUE(future->hasError());
+      },
+  };
+  for (const auto& way : ways) {
+    for (const bool on_cpu : {true, false}) {
+      std::atomic<bool> has_ended{false};
+      std::atomic<bool> was_tried{false};
+      on_ranks([&](const GroupPtr& group, int rank) {
         Tensors tensors{on_cpu ? numbers(4, 0) : on_device(numbers(4, 0))};
-        ++round;
         if (rank == 0) {
-          const auto work = group->allreduce(tensors, for_ever);
-          auto future = asks_before ? work->getFuture() : nullptr;
-          work->abort();
-          if (!asks_before) future = work->getFuture();
-          future->wait();
-          EXPECT_TRUE(future->hasError());
-          EXPECT_TRUE(work->isCompleted());
-          EXPECT_ANY_THROW(work->wait());
-          ++aborted;
+          way(group, tensors);
+          tensors[0].copy_(on_cpu ? numbers(4, 100) : on_device(numbers(4, 100)));
+          has_ended = true;
+          while (!was_tried) std::this_thread::yield();
+          expect_numbers(tensors[0], numbers(4, 100));
         } else {
-          while (aborted < round) std::this_thread::yield();
-          group->allreduce(tensors, {})->wait();
+          while (!has_ended) std::this_thread::yield();
+          EXPECT_ANY_THROW(group->allreduce(tensors, {})->wait());
+          was_tried = true;
         }
-      }
+      });
     }
-    Tensors again{on_device(numbers(4, rank))};
-    group->allreduce(again, {})->wait();
-    expect_numbers(again[0], numbers(4, 0) * 2 + 1);
-  });
+  }
 }
 
-/// Of a receive, which is taken back, and of any call on a device.
-TEST_P(Devices, WhoWaitsHearsAnAbort) {
+/// It is taken back, and the job goes on.
+TEST_P(Devices, WhoWaitsForAReceiveHearsAnAbort) {
   std::atomic<int> heard{0};
   on_ranks([&](const GroupPtr& group, int rank) {
     const auto hears = [&](const c10::intrusive_ptr<::c10d::Work>& work) {
@@ -372,14 +385,14 @@ TEST_P(Devices, WhoWaitsHearsAnAbort) {
     if (rank == 0) {
       hears(group->recv(on_cpu, 1, 7));
       hears(group->recv(here, 1, 7));
-      hears(group->allreduce(here, {}));
     } else {
-      while (heard < 3) std::this_thread::yield();
-      group->allreduce(here, {})->wait();
+      while (heard < 2) std::this_thread::yield();
     }
     Tensors message{numbers(4, rank)};  // what is taken back takes none
     (rank == 0 ? group->recv(message, 1, 7) : group->send(message, 0, 7))->wait();
     expect_numbers(message[0], numbers(4, 1));
+    group->allreduce(here, {})->wait();
+    expect_numbers(here[0], numbers(4, 0) * 2);
   });
 }
 
