@@ -12,6 +12,7 @@
 
 #include "optimizer/agreement.hpp"
 #include "optimizer/elements.hpp"
+#include "optimizer/state.hpp"
 
 namespace kolo {
 namespace {
