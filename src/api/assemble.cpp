@@ -276,7 +276,7 @@ class Assembly {
             auto control = tcp::TcpControlChannel::connect(
                 std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout), announcements_,
                 job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
-            const std::string interfaces = base::join_fields(control->interfaces());
+            std::string interfaces = base::join_fields(control->interfaces());
             parts_.control = std::move(control);
             return interfaces;
           });

@@ -102,6 +102,7 @@ void try_connections(bootstrap::Bootstrap& bootstrap, ucx::UcxInterNode& transpo
       return "rank " + std::to_string(rank) + " (" + places[static_cast<std::size_t>(rank)] + ")";
     };
     std::vector<std::string> names;
+    names.reserve(missing.size());
     for (const int rank : missing) names.push_back(name(rank));
     throw Error(ErrorCode::transport, "no data comes by UCX from " + listed(names, ", ") + " to " +
                                           name(topology.rank) + " within " +
