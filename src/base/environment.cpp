@@ -24,7 +24,7 @@ Mutex& environment_mutex() {
 /// (getenv), and setenv would move it under them. Neither is freed, for nobody knows when they have done. With the
 /// lock.
 char** exchange_environment(const char* name, const char* value) {
-  static std::vector<char**>& kept = *new std::vector<char**>;  // for those who look for leaks
+  static std::vector<void*>& kept = *new std::vector<void*>;  // for those who look for leaks
   const std::string head = std::string(name) + "=";
   std::size_t count = 0;
   while (environ != nullptr && environ[count] != nullptr) ++count;
@@ -32,9 +32,10 @@ char** exchange_environment(const char* name, const char* value) {
   char** next = changed;
   for (std::size_t i = 0; i < count; ++i)
     if (std::strncmp(environ[i], head.c_str(), head.size()) != 0) *next++ = environ[i];
-  *next++ = ::strdup((head + value).c_str());
+  char* const text = ::strdup((head + value).c_str());
+  *next++ = text;
   *next = nullptr;
-  kept.push_back(changed);
+  kept.insert(kept.end(), {changed, text});
   __atomic_store_n(&environ, changed, __ATOMIC_RELEASE);
   return changed;
 }

@@ -43,6 +43,7 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
 
   /// A call in which a rank gives so many elements.
   void prepare(const std::vector<std::int64_t>& elements, const std::vector<std::int64_t>& splits = {}) {
+    splits_ = splits;
     for (int rank = 0; rank < kRanks; ++rank) {
       End& end = *ends_[static_cast<std::size_t>(rank)];
       const std::int64_t count = elements[static_cast<std::size_t>(rank)];
@@ -55,7 +56,7 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
       end.call.root = kRoot;
       const bool has_rows = core::traits_of(GetParam()).rows_differ;
       end.call.shape = has_rows ? Shape{} : Shape{count};
-      if (rank == kRoot) end.call.splits = splits;
+      if (rank == kRoot) end.call.splits = splits_;
       auto* const out = reinterpret_cast<std::byte*>(end.output.data());
       end.call.buffer = {reinterpret_cast<const std::byte*>(end.input.data()), out, count};
       end.call.make_room = [out](const std::vector<std::int64_t>&) { return out; };
@@ -129,6 +130,7 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
 
  protected:
   std::vector<std::unique_ptr<End>> ends_;
+  std::vector<std::int64_t> splits_;  // the calls refer to them
 };
 
 /// In lines, at their limit, and in payloads.

@@ -183,7 +183,7 @@ TEST_F(LeaderBelow, NamesTheLeaderAboveThatDoesNotAnswer) {
   EXPECT_EQ(std::get<control::Faulted>(read).rank, 0);
   EXPECT_EQ(std::get<control::Faulted>(read).code, ErrorCode::timeout);
   EXPECT_EQ(std::get<control::Faulted>(read).message,
-            "tensor \"x\" has not completed within 602 s: rank 0 does not answer; its process is stopped, or kept from "
+            "tensor \"x\" has not completed within 603 s: rank 0 does not answer; its process is stopped, or kept from "
             "running. The contents of the buffers in flight are undefined.");
 }
 
@@ -266,7 +266,7 @@ TEST_F(LeaderOfAGroup, NamesTheLeaderAboveThatDoesNotAnswerForAGroupThatIsMade) 
   }
   ASSERT_TRUE(std::holds_alternative<control::Faulted>(last));
   EXPECT_EQ(std::get<control::Faulted>(last).message,
-            "group \"next\" of ranks 1 and 2 has not been made within 602 s: rank 0 does not answer; its process is "
+            "group \"next\" of ranks 1 and 2 has not been made within 603 s: rank 0 does not answer; its process is "
             "stopped, or kept from running. The contents of the buffers in flight are undefined.");
 }
 
