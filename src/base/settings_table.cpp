@@ -99,8 +99,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "Unnamed blocking calls of up to this many bytes on one node send their data together with their readiness, and do "
      "not use the log; 0 sends all unnamed calls through the log."},
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
-     "Messages between two ranks of a node are read from the sender's memory if they have more than this many bytes (and "
-     "more than 8 KiB), and the system permits it; shorter ones are copied through shared memory. 0: none is read."},
+     "Messages between two ranks of a node are read from the sender's memory if they have more than this many bytes "
+     "(and more than 8 KiB), and the system permits it; shorter ones are copied through shared memory. 0: none is read."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
