@@ -71,12 +71,12 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_INTERFACE", &S::interface, Type::text, 0, 0, kOwn, "",
      "The network that control connections use, and UCX: the name of an interface (`eth0`), or an address with its "
      "prefix (`10.0.0.0/8`). Empty: whichever address answers, and for UCX the interfaces by which control connections "
-     "reached other hosts, beside all devices for RDMA. `UCX_NET_DEVICES`, where it is set, wins for UCX. Where RDMA is "
-     "wanted, set that one: an interface alone leaves devices for RDMA out."},
+     "reached other hosts, beside all devices for RDMA. `UCX_NET_DEVICES`, where it is set, wins for UCX. Where RDMA "
+     "is wanted, set that one: an interface alone leaves devices for RDMA out."},
     {"KOLO_TRANSPORT", &S::transport, Type::transport, 0, 0, kShared, "",
      "What carries data between nodes: UCX, or what comes with the start (`mpi`): MPI under `mpirun`, which needs "
-     "`MPI_THREAD_MULTIPLE` for it; queues between ranks as threads. `auto` takes UCX between machines where every rank "
-     "has it, else what comes with the start, or UCX where that cannot carry data, and `kolo-info` says why."},
+     "`MPI_THREAD_MULTIPLE` for it; queues between ranks as threads. `auto` takes UCX between machines where every "
+     "rank has it, else what comes with the start, or UCX where that cannot carry data, and `kolo-info` says why."},
     {"KOLO_SLOT_BYTES", &S::slot_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
      "The size of one of a rank's slots in shared memory, through which batches stream in chunks; 0 chooses by the "
      "size of a core's cache and the number of ranks, and less than 256 is 256."},
@@ -96,11 +96,12 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many bytes more a small all-reduce between nodes may send to save one step of communication: about the "
      "bandwidth of the link times its latency."},
     {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "Unnamed blocking calls of up to this many bytes on one node send their data together with their readiness, and do "
-     "not use the log; 0 sends all unnamed calls through the log."},
+     "Unnamed blocking calls of up to this many bytes on one node send their data together with their readiness, and "
+     "do not use the log; 0 sends all unnamed calls through the log."},
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
      "Messages between two ranks of a node are read from the sender's memory if they have more than this many bytes "
-     "(and more than 8 KiB), and the system permits it; shorter ones are copied through shared memory. 0: none is read."},
+     "(and more than 8 KiB), and the system permits it; shorter ones are copied through shared memory. 0: none is "
+     "read."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
