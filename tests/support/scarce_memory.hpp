@@ -25,19 +25,20 @@ class ScarceMemory {
 
 }  // namespace kolo::testing
 
-void* operator new(std::size_t bytes) {
+// Not inlined: GCC takes what it sees of them for `malloc` freed by `delete` and the other way round.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   int& left = kolo::testing::failing_allocation;
   if (left > 0 && --left == 0) throw std::bad_alloc();
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
 // A sanitizer has one of its own for this, too, which would not fit the `delete` below.
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   try {
     return operator new(bytes);
   } catch (...) {
     return nullptr;
   }
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
