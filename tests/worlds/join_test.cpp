@@ -25,6 +25,7 @@
 #include "tests/optimizer/model.hpp"
 #include "tests/support/gate.hpp"
 #include "tests/support/sanitized.hpp"
+#include "without_log.hpp"
 
 namespace {
 
@@ -299,7 +300,7 @@ TEST(Join, LeavesUnnamedCallsAsTheyWere) {
       EXPECT_EQ(kolo::join(), 2);
       const std::uint64_t before = kolo::metrics().expressed;
       for (int i = 0; i < 50; ++i) EXPECT_EQ(kolo::allreduce(kolo::rank() + i, ReduceOp::max), 2 + i);
-      EXPECT_GT(kolo::metrics().expressed, before);
+      kolo::testing::expect_calls_without_the_log(before);
     }
   });
 }
