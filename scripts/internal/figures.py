@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of scripts/figures.
 
-usage: figures.py REPOSITORY [--coverage BUILD_TREE] [--files] [--json FILE]
+usage: figures.py REPOSITORY [--way NAME FILE]... [--files] [--json FILE]
+       figures.py REPOSITORY --entered BUILD_TREE
+
+The second form lists the files that a program of BUILD_TREE has entered; the first counts such lists.
 """
 
 import argparse
@@ -22,6 +25,8 @@ CLASSES = {"Engine": "src/engine/engine.hpp", "Driver": "src/engine/driver.hpp",
 NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
 MEMBER = re.compile(r"(\w+)\s*(?:\[[^]]*\]\s*)?(?:=.*|\{.*\})?$", re.S)
+MOST_MEMBERS, MOST_METHODS = 25, 40
+ADAPTERS = ("libtorch", "cuda", "mpi", "export")
 # Says who may touch a member, not what it is: base/mutex.hpp.
 ANNOTATION = re.compile(r" KOLO_\w+\((?:[^()]|\([^()]*\))*\)")
 FLAG = re.compile(r"^(?:mutable )?(?:bool|std::atomic<(?:bool|int|std::u?int\d+_t)>) ")
@@ -41,7 +46,7 @@ def code_lines(text):
 
 def body_of(text, name):
     """What stands between the braces of a class, or None."""
-    head = re.search(rf"\b(?:class|struct) {name}\b[^;{{]*{{", text)
+    head = re.search(rf"\b(?:class|struct) (?:KOLO_\w+(?:\([^()]*\))? )?{name}\b[^;{{]*{{", text)
     if not head:
         return None
     depth, at = 1, head.end()
@@ -83,6 +88,45 @@ def members(text, name):
     return found
 
 
+CLASS = re.compile(r"(?<!enum )\bclass (?:KOLO_\w+(?:\([^()]*\))? )?(\w+)[^;{()]*\{")
+METHOD = re.compile(r"(?:[~\w]|operator[^\w\s(]+)\(")
+
+
+def methods(text, name):
+    """How many functions a class declares, its constructors and those of nested classes left out."""
+    found = 0
+    for statement in statements(body_of(text, name)):
+        declaration = re.sub(r"\{.*\}", "", ANNOTATION.sub("", " ".join(statement.split())), flags=re.S)
+        if re.match(r"(using|friend|class|struct|enum|typedef|static_assert|explicit)\b", declaration):
+            continue
+        declaration = re.sub(r"<[^<>()]*(?:<[^<>()]*>[^<>()]*)*>", "<>", declaration)
+        called = METHOD.search(declaration)
+        if called and not re.match(rf"(?:constexpr )?~?{name}\(", declaration):
+            before = declaration[:called.start()]
+            found += "=" not in before or "operator" in before
+    return found
+
+
+def large_classes(root):
+    """The classes of the library's headers of more than 25 members or 40 methods."""
+    found = {}
+    for top in LIBRARY:
+        for file in sorted((root / top).rglob("*.hpp")):
+            text = without_comments(file.read_text(encoding="utf-8"))
+            for name in dict.fromkeys(CLASS.findall(text)):
+                counts = len(members(text, name)), methods(text, name)
+                if counts[0] > MOST_MEMBERS or counts[1] > MOST_METHODS:
+                    found[f"{name}, {file.relative_to(root).as_posix()}"] = counts
+    return found
+
+
+def exported_functions(root):
+    """The functions of include/kolo that the library exports, those of classes left out."""
+    text = "\n".join(without_comments(file.read_text(encoding="utf-8"))
+                     for file in sorted((root / "include/kolo").glob("*.hpp")) if file.stem not in ADAPTERS)
+    return len(re.findall(r"^(?:\[\[nodiscard\]\] )?KOLO_API (?!class|struct)", text, re.M))
+
+
 def entered(root, tree):
     """The files of the library of which a line has run."""
     files = set()
@@ -98,11 +142,15 @@ def entered(root, tree):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("root", type=Path)
-    parser.add_argument("--coverage", type=Path)
+    parser.add_argument("--entered", type=Path)
+    parser.add_argument("--way", nargs=2, action="append", default=[])
     parser.add_argument("--files", action="store_true")
     parser.add_argument("--json", type=Path)
     flags = parser.parse_args()
     root = flags.root.resolve()
+    if flags.entered:
+        print("\n".join(entered(root, flags.entered.resolve())))
+        return
 
     modules, long_files = Counter(), {}
     for top in (*LIBRARY, "tests", "bench", "examples"):
@@ -132,11 +180,17 @@ def main():
         print(f"  {'flags and counts among them':<42} {len(its_flags):>7}")
         if flags.files:
             print(f"    {' '.join(its_flags)}")
-    if flags.coverage:
-        files = entered(root, flags.coverage.resolve())
+    figures["large_classes"] = large_classes(root)
+    print(f"{f'classes of over {MOST_MEMBERS} members or {MOST_METHODS} methods':<44} {len(figures['large_classes']):>7}")
+    for name, (its_members, its_methods) in figures["large_classes"].items():
+        print(f"  {name:<58} {its_members:>3} members {its_methods:>3} methods")
+    figures["exported_functions"] = exported_functions(root)
+    print(f"{'exported functions of include/kolo':<44} {figures['exported_functions']:>7}")
+    for way, listed in flags.way:
+        files = Path(listed).read_text(encoding="utf-8").split()
         sources = [file for file in files if not file.endswith(".hpp") and not file.startswith("src/base/")]
-        figures["steady_step"] = files
-        print(f"{'files that a steady step enters':<44} {len(files):>7}")
+        figures.setdefault("entered", {})[way] = files
+        print(f"{f'files that it enters: {way}':<44} {len(files):>7}")
         print(f"  {'sources but those of src/base':<42} {len(sources):>7}")
         if flags.files:
             print("".join(f"    {file}\n" for file in files), end="")
