@@ -26,6 +26,7 @@
 #include "control/tcp/control_tree.hpp"
 #include "control/tcp/interfaces.hpp"
 #include "data/cpu/cpu_backend.hpp"
+#include "data/cpu/cpu_distance.hpp"
 #include "data/kernels/past_cache.hpp"
 #include "transport/shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
@@ -40,6 +41,8 @@ namespace {
 constexpr std::size_t kSlotAlignment = 64;
 constexpr std::size_t kSmallestSlot = 256;
 constexpr std::int64_t kFewestSlots = 2;
+/// How long a rank waits for another one to keep step, at most: else they share a CPU, or it is busy.
+constexpr std::chrono::milliseconds kMostOfDistances{20};
 #ifdef KOLO_HAS_CUDA
 /// Of the process: contexts of several worlds may be on one GPU.
 std::shared_ptr<cuda::Tenants> tenants() {
@@ -149,9 +152,11 @@ std::vector<int> decode_cpus(const std::string& text) {
   return cpus;
 }
 
-data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks, int ranks_a_cpu) {
+data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks, int ranks_a_cpu,
+                            kernels::PeerCopy to_peers) {
   data::cpu::Tuning tuning;
   tuning.ranks_a_cpu = ranks_a_cpu;
+  tuning.to_peers = to_peers;
   tuning.flat_bytes = static_cast<std::size_t>(settings.flat_bytes);
   tuning.least_chunk_bytes = static_cast<std::size_t>(settings.chunk_bytes);
   tuning.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
@@ -208,6 +213,7 @@ class Assembly {
         engine::node_layout(parts_.settings, parts_.topology,
                             shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)), kRings);
     parts_.link = bootstrap_.join_node(parts_.topology, parts_.layout.bytes(), job_key_, patience_);
+    find_distances();
     connect();
     const std::shared_ptr<transport::NodeLink> link = parts_.link;
     // Before there is an engine, which may close them.
@@ -267,6 +273,35 @@ class Assembly {
     parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
   }
 
+  /// Whether what peers of this node read goes past the cache: as most of those of its ranks say that could tell. A
+  /// rank that shares its CPU with others cannot.
+  void find_distances() {
+    using data::cpu::CpuDistance;
+    const std::vector<std::vector<int>>& nodes = parts_.topology.nodes;
+    if (std::none_of(nodes.begin(), nodes.end(), [](const std::vector<int>& node) { return node.size() > 1; })) return;
+    const std::vector<std::string> said = bootstrap::take_step(bootstrap_, "distances of CPUs", patience_, [this] {
+      if (ranks_a_cpu_ > 1) return std::string();
+      const engine::NodeLayout& layout = parts_.layout;
+      const shm::SlotRing slots(layout.ring(world_columns(), 0), parts_.topology.local_rank, slot_bytes_,
+                                static_cast<std::uint64_t>(slots_), shm::SlotRing::Pages::when_used);
+      const CpuDistance found = data::cpu::measure_cpu_distance(slots, kMostOfDistances);
+      return std::string(found == CpuDistance::far ? "far" : found == CpuDistance::near ? "near" : "");
+    });
+    int votes = 0;  // for far
+    for (const int rank : nodes[static_cast<std::size_t>(parts_.topology.node)]) {
+      const std::string& one = said[static_cast<std::size_t>(rank)];
+      votes += one == "far" ? 1 : one == "near" ? -1 : 0;
+    }
+    if (votes > 0) parts_.to_peers = kernels::PeerCopy(kernels::PeerCopy::Way::past_cache);
+  }
+
+  /// Of the memory of the node, what the world's ranks have.
+  [[nodiscard]] base::Columns world_columns() const {
+    const engine::NodeLayout& layout = parts_.layout;
+    return base::Columns::in_a_row(layout.column(parts_.link->memory(), 0, 0), layout.column_bytes(),
+                                   parts_.topology.local_size());
+  }
+
   /// The control tree, the transport between nodes, and the means to read peers' memory.
   void connect() {
     if (parts_.topology.node_count() > 1) {
@@ -308,8 +343,8 @@ class Assembly {
   /// device. The engine keeps it.
   [[nodiscard]] engine::MakeLatePlane plane_maker(std::size_t which) const {
     return [which, regions = regions_, inter = inter_,
-            tuning = tuning_of(parts_.settings, parts_.topology.local_size(), ranks_a_cpu_), slot_bytes = slot_bytes_,
-            slots = slots_](const engine::PlaneSite& site) {
+            tuning = tuning_of(parts_.settings, parts_.topology.local_size(), ranks_a_cpu_, parts_.to_peers),
+            slot_bytes = slot_bytes_, slots = slots_](const engine::PlaneSite& site) {
       const bool is_world = site.number == 0;
       auto ring = std::make_shared<shm::SlotRing>(
           site.columns, site.topology.local_rank, slot_bytes, static_cast<std::uint64_t>(slots),
@@ -351,14 +386,12 @@ class Assembly {
   void make_device_backend() {
     const core::Topology& topology = parts_.topology;
     const base::Settings& settings = parts_.settings;
-    const engine::NodeLayout& layout = parts_.layout;
-    const auto columns = base::Columns::in_a_row(layout.column(parts_.link->memory(), 0, 0), layout.column_bytes(),
-                                                 topology.local_size());
     parts_.make_device_plane = plane_maker(1);
     data::DeviceSet world;
     world.rank = topology.rank;
     world.size = topology.size;
-    world.make_plane = parts_.make_device_plane({topology, world.members, {}, layout.ring(columns, 1), 0});
+    world.make_plane =
+        parts_.make_device_plane({topology, world.members, {}, parts_.layout.ring(world_columns(), 1), 0});
     cuda::CudaBackendOptions options;
     const auto mine = machines_.begin() + topology.rank;
     options.machine_rank = static_cast<int>(std::count(machines_.begin(), mine, *mine));

@@ -78,6 +78,7 @@
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/device.hpp"
+#include "data/kernels/peer_copy.hpp"
 #include "data/p2p/message.hpp"
 #include "data/p2p/messenger.hpp"
 #include "engine/changes.hpp"
@@ -120,6 +121,7 @@ struct EngineParts {
   std::unique_ptr<data::DeviceBackend> device;       ///< null: no tensors but the CPU's
   MakeLatePlane make_device_plane;                   ///< for sets but the world; with a device
   std::shared_ptr<transport::PeerMemory> peers;      ///< for messages; null: ranks cannot read each other's memory
+  kernels::PeerCopy to_peers;                        ///< how what peers of the node read is written
   base::WaitPolicy wait_policy;
   std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node
   bool has_barriers = false;                    ///< all ranks of the world take part in process barriers

@@ -44,9 +44,9 @@ bool is_even(Span<const std::int64_t> splits) {
 
 }  // namespace
 
-ExpressData::ExpressData(Express& express)
-    : express_(express), ranks_(express.ranks()), own_(express.local_rank()), inputs_(static_cast<std::size_t>(ranks_)),
-      lengths_(static_cast<std::size_t>(ranks_)) {}
+ExpressData::ExpressData(Express& express, kernels::PeerCopy to_peers)
+    : express_(express), ranks_(express.ranks()), own_(express.local_rank()), copy_(to_peers),
+      inputs_(static_cast<std::size_t>(ranks_)), lengths_(static_cast<std::size_t>(ranks_)) {}
 
 /// In the line behind a head, or in the payload.
 bool ExpressData::fits(std::size_t bytes, std::size_t head) const noexcept {

@@ -54,8 +54,8 @@ struct ExpressCall {
 /// Of one rank in one set. One call at a time.
 class ExpressData {
  public:
-  /// `express` outlives this.
-  explicit ExpressData(control::Express& express);
+  /// `express` outlives this. `to_peers`: how inputs are written.
+  ExpressData(control::Express& express, kernels::PeerCopy to_peers);
 
   /// Copies this rank's input for its peers, in a call that has begun and before this rank speaks. False: the call is
   /// too long, and must go by the log.
@@ -88,7 +88,7 @@ class ExpressData {
   control::Express& express_;
   const int ranks_;
   const int own_;
-  kernels::PeerCopy copy_;
+  const kernels::PeerCopy copy_;
   std::size_t laid_out_ = 0;
   std::vector<const void*> inputs_;    // the arguments of a reduction, by rank
   std::vector<std::int64_t> lengths_;  // the argument of `make_room`

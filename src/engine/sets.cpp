@@ -119,7 +119,8 @@ base::Columns Sets::columns_of(const SetState& set) const {
 void Sets::make_express(SetState& set) {
   if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
   set.unnamed.make_express(columns_of(set), set.topology.local_rank,
-                           static_cast<std::size_t>(parts_.settings.express_bytes), set.number == core::kGlobalSet);
+                           static_cast<std::size_t>(parts_.settings.express_bytes), parts_.to_peers,
+                           set.number == core::kGlobalSet);
 }
 
 PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {

@@ -25,9 +25,10 @@ class UnnamedCalls {
  public:
   /// Once, before any call. Without it all calls go by the log. `longest`: inputs of more bytes do so. `ready`: all
   /// members have made theirs before the first call.
-  void make_express(const base::Columns& columns, int local_rank, std::size_t longest, bool ready) {
+  void make_express(const base::Columns& columns, int local_rank, std::size_t longest, kernels::PeerCopy to_peers,
+                    bool ready) {
     express_.emplace(columns, longest, local_rank);
-    data_.emplace(*express_);
+    data_.emplace(*express_, to_peers);
     is_ready_ = ready;
   }
 

@@ -28,7 +28,8 @@ struct Free {
 class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
-    End(const base::Columns& columns, int rank) : express(columns, kCapacity, rank), data(express) {}
+    End(const base::Columns& columns, int rank)
+        : express(columns, kCapacity, rank), data(express, kernels::PeerCopy()) {}
     Express express;
     ExpressData data;
     std::vector<std::int32_t> input, output;
@@ -173,7 +174,7 @@ TEST(ExpressData, ALongScatterIsGuessedByItsOutput) {
       static_cast<std::byte*>(::operator new (2 * Express::column_bytes(kCapacity), std::align_val_t{4096})));
   const auto columns = base::Columns::in_a_row(memory.get(), Express::column_bytes(kCapacity), 2);
   Express express(columns, kCapacity, 0);
-  ExpressData data(express);
+  ExpressData data(express, kernels::PeerCopy());
   ExpressCall call;
   call.kind = CollectiveKind::scatter;
   call.root = 1;

@@ -59,6 +59,7 @@ CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<transport::Intra
 Site CpuBackend::make_site() {
   const auto local_size = static_cast<std::size_t>(topology_.local_size());
   Site site{topology_, options_.members, options_.local_ranks, options_.tuning, *intra_, regions_};
+  site.to_peers = options_.tuning.to_peers;
   site.lanes = lanes_of(topology_);
   site.inputs.resize(local_size);
   site.outputs.resize(local_size);
@@ -79,7 +80,8 @@ std::string CpuBackend::describe() const {
   base::Text text;
   const std::size_t slot = intra_->slot_bytes();
   text << intra_->name() << " (" << topology_.local_size() << " ranks, " << intra_->slots() << " slots of "
-       << (slot % 1024 == 0 ? slot / 1024 : slot) << (slot % 1024 == 0 ? " KiB)" : " bytes)");
+       << (slot % 1024 == 0 ? slot / 1024 : slot) << (slot % 1024 == 0 ? " KiB" : " bytes")
+       << (site_.to_peers.way() == kernels::PeerCopy::Way::past_cache ? ", written past the cache)" : ")");
   if (inter_ != nullptr)
     text << ", " << inter_->name() << " (" << topology_.node_count() << " nodes, " << site_.lanes
          << (site_.lanes == 1 ? " lane)" : " lanes)");

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "data/kernels/peer_copy.hpp"
+
 namespace kolo::data::cpu {
 
 struct Tuning {
@@ -27,6 +29,8 @@ struct Tuning {
   /// so many bytes more are sent where that saves a step. 10 Gbit/s and 13 us, or 1 Gbit/s and 130 us.
   std::size_t step_bytes = 16 << 10;
 
+  /// How what is read by peers is written; found at the start (data/cpu/cpu_distance.hpp). May differ between ranks.
+  kernels::PeerCopy to_peers;
   /// Ranks of the machine for each CPU, rounded down; 0: there are more CPUs than ranks. No setting: found at the
   /// start.
   int ranks_a_cpu = 0;

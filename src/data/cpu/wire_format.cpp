@@ -55,7 +55,7 @@ class Plain final : public Elements {
  public:
   explicit Plain(DType dtype) noexcept : Elements(dtype, dtype) {}
   void encode(const std::byte* elements, std::int64_t count, double /*prescale*/, std::byte* wire,
-              kernels::PeerCopy& copy) const override {
+              kernels::PeerCopy copy) const override {
     copy(wire, elements, count * memory_width_);
   }
   void decode(const std::byte* wire, std::int64_t count, std::byte* elements, bool past_cache) const override {
@@ -69,7 +69,7 @@ class Cast final : public Elements {
  public:
   using Elements::Elements;
   void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire,
-              kernels::PeerCopy& /*copy*/) const override {
+              kernels::PeerCopy /*copy*/) const override {
     kernels::scale_and_cast(memory_, elements, wire_, wire, count, prescale);
   }
   void decode(const std::byte* wire, std::int64_t count, std::byte* elements, bool /*past_cache*/) const override {

@@ -48,7 +48,7 @@ class WireFormat {
 
   /// What is held as it is comes there by `copy`.
   virtual void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire,
-                      kernels::PeerCopy& copy) const = 0;
+                      kernels::PeerCopy copy) const = 0;
   /// `past_cache`: by stores that do not bring the elements into the cache first, where the format can.
   virtual void decode(const std::byte* wire, std::int64_t count, std::byte* elements, bool past_cache) const = 0;
 

@@ -1,43 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies into memory that peers have read before, and read next: slots, rings, what is carried beside a word.
+// Copies into memory that peers have read before, and read next: slots, rings, the inputs of short calls.
 //
-// A line that another core has read must be taken from its cache before it can be written. Where the two share a cache
-// that costs little, and the peer finds the line there again. Where they share none it costs several times as much: 64
-// KiB took 17 us where that was measured, instead of 4. Non-temporal stores take nothing from anybody: they write to
-// memory and make the peer forget its copy, in 3 us, and the peer reads it from memory as fast as from the other cache,
-// 6 us. Nobody says how far two cores lie from each other, and a virtual machine changes it while it runs; so it is
-// found out by copying (base/faster_way.hpp), for each order of length.
+// A line that another CPU has read must be taken from its cache before it can be written. Where the two CPUs share a
+// cache that costs little, and the peer finds the line there again. Where they share none it costs several times as
+// much: 64 KiB took 17 us where that was measured, instead of 4. Non-temporal stores take nothing from anybody. They
+// write to memory and make the peer forget its copy, in 3 us, and the peer reads it from memory as fast as from the
+// other cache, in 6 us. Which of the two it is, is found out at the start (data/cpu/cpu_distance.hpp).
 #ifndef KOLO_KERNELS_PEER_COPY_HPP
 #define KOLO_KERNELS_PEER_COPY_HPP
 
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
-#include "base/faster_way.hpp"
-
 namespace kolo::kernels {
 
-/// For one place of memory, or several alike. One thread at a time.
 class PeerCopy {
  public:
+  enum class Way : std::uint8_t { through_cache, past_cache };
   /// Shorter ones are plain copies.
   static constexpr std::size_t kLeastBytes = 8 << 10;
-  /// Copies between disjoint memory. Done, for other cores, when this returns.
-  void operator()(void* to, const void* from, std::int64_t bytes);
+
+  constexpr PeerCopy() = default;
+  constexpr explicit PeerCopy(Way way) noexcept : way_(way) {}
+  [[nodiscard]] constexpr Way way() const noexcept { return way_; }
+  /// Copies between disjoint memory. Done, for other CPUs, when this returns.
+  void operator()(void* to, const void* from, std::int64_t bytes) const;
 
  private:
-  using Way = base::FasterWay::Way;
-  static constexpr int kLeastBits = std::bit_width(kLeastBytes);
-  static constexpr int kMostBits = 20;  // from here on lengths are alike
-
-  struct Ways {
-    base::FasterWay faster{Way::first};  ///< `first`: through the cache, `second`: past it
-    std::uint32_t copies = 0;
-  };
-  std::array<Ways, kMostBits - kLeastBits + 1> ways_;
+  Way way_ = Way::through_cache;
 };
 
 }  // namespace kolo::kernels

@@ -14,9 +14,9 @@ namespace kolo::p2p {
 
 Messenger::Messenger(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
                      std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own,
-                     std::shared_ptr<transport::InterNode> inter)
+                     kernels::PeerCopy to_peers, std::shared_ptr<transport::InterNode> inter)
     : topology_(topology), read_above_(peers ? read_above : std::numeric_limits<std::uint64_t>::max()),
-      node_(topology, memory, link, std::move(peers), read_above, cpu_of_its_own),
+      node_(topology, memory, link, std::move(peers), read_above, cpu_of_its_own, to_peers),
       net_(inter ? std::make_unique<NetChannels>(std::move(inter)) : nullptr), routes_(topology, node_, net_.get()),
       protocol_(topology.rank, topology.size, routes_) {}
 

@@ -43,7 +43,7 @@ class Messenger {
   /// As NodeChannels. `inter`: null where there is one node. What is referred to outlives it.
   Messenger(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
             std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own,
-            std::shared_ptr<transport::InterNode> inter);
+            kernels::PeerCopy to_peers, std::shared_ptr<transport::InterNode> inter);
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 

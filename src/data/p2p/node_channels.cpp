@@ -82,11 +82,12 @@ std::size_t NodeChannels::bytes(int local_size) noexcept {
 }
 
 NodeChannels::NodeChannels(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
-                           std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own)
+                           std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own,
+                           kernels::PeerCopy to_peers)
     : topology_(topology), here_(topology.nodes[static_cast<std::size_t>(topology.node)]), memory_(memory), link_(link),
       peers_(std::move(peers)), part_bytes_(bytes(topology.local_size()) / here_.size()), writing_(here_.size()),
       seen_((here_.size() + 63) / 64), generations_(kPermits), look_again_(kJoints), read_above_(read_above),
-      cpu_of_its_own_(cpu_of_its_own) {
+      cpu_of_its_own_(cpu_of_its_own), to_peers_(to_peers) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   for (std::uint32_t permit = kPermits; permit-- > 0;) free_permits_.push_back(permit);
   for (std::uint32_t joint = kJoints; joint-- > 0;) free_joints_.push_back(joint);
@@ -162,7 +163,7 @@ bool NodeChannels::put(int rank, const Frame& frame, const std::byte* data, std:
   const std::uint64_t at = writing.written + filler;
   std::byte* const begin = to.data + at % kRingBytes;
   std::memcpy(begin + sizeof(std::uint64_t), &frame, sizeof frame);
-  write(writing, begin + (bytes <= kShortBytes ? kHeadBytes : kLine), data, bytes);
+  write(begin + (bytes <= kShortBytes ? kHeadBytes : kLine), data, bytes);
   to.word(at + record).store(0, std::memory_order_relaxed);
   const std::uint64_t word = static_cast<std::uint64_t>(bytes) << kLengthBits | record;
   if (filler > 0) {
@@ -182,18 +183,13 @@ bool NodeChannels::put(int rank, const Frame& frame, const std::byte* data, std:
   return true;
 }
 
-void NodeChannels::write(Writing& writing, std::byte* to, const std::byte* data, std::size_t bytes) {
+void NodeChannels::write(std::byte* to, const std::byte* data, std::size_t bytes) const {
   if (bytes == 0) return;
   if (bytes < kernels::PeerCopy::kLeastBytes) {
     std::memcpy(to, data, bytes);
-    return;
+  } else {
+    to_peers_(to, data, static_cast<std::int64_t>(bytes));
   }
-  if (!writing.copy) writing.copy.reset(new (std::nothrow) kernels::PeerCopy);
-  if (!writing.copy) {
-    std::memcpy(to, data, bytes);
-    return;
-  }
-  (*writing.copy)(to, data, static_cast<std::int64_t>(bytes));
 }
 
 void NodeChannels::find_opened() {

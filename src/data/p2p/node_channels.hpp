@@ -62,9 +62,10 @@ class NodeChannels final : public Channels {
  public:
   /// `memory`: of the node, zeroed, of `bytes`, cache-line aligned; it outlives this, as do topology and link. `peers`:
   /// null where ranks cannot read each other's memory. `read_above`: messages of more bytes are read.
-  /// `cpu_of_its_own`: this rank shares its CPU with no other.
+  /// `cpu_of_its_own`: this rank shares its CPU with no other. `to_peers`: how it writes into rings.
   NodeChannels(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
-               std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own);
+               std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own,
+               kernels::PeerCopy to_peers);
   /// Of all ranks of a node; a multiple of the page size.
   [[nodiscard]] static std::size_t bytes(int local_size) noexcept;
 
@@ -108,8 +109,7 @@ class NodeChannels final : public Channels {
     std::uint64_t written = 0;
     std::uint64_t read = 0;  ///< as far as it was seen
     bool used = false;
-    bool waits = false;                       ///< has said that it waits for room
-    std::unique_ptr<kernels::PeerCopy> copy;  ///< of long data; null: none so far
+    bool waits = false;  ///< has said that it waits for room
   };
   /// The reader's.
   struct Reading {
@@ -127,7 +127,7 @@ class NodeChannels final : public Channels {
   void ring_bell(int local_rank) noexcept;
   [[nodiscard]] bool has_room(Ring& ring, Writing& writing, std::size_t need) noexcept;
   void open(int receiver) noexcept;
-  static void write(Writing& writing, std::byte* to, const std::byte* data, std::size_t bytes);
+  void write(std::byte* to, const std::byte* data, std::size_t bytes) const;
   bool take_from(Reading& reading, FrameHandler& handler);
   void find_opened();
 
@@ -146,6 +146,7 @@ class NodeChannels final : public Channels {
   std::vector<base::Time> look_again_;  // whether the sender, which writes the last piece, still runs
   const std::uint64_t read_above_;
   const bool cpu_of_its_own_;
+  const kernels::PeerCopy to_peers_;
   int unsafe_writer_ = kNobody;
   bool armed_ = false;
 };

@@ -41,13 +41,12 @@ TEST_P(Copy, CopiesBytesAndNothingElse) {
   }
 }
 
-/// Often enough for each way to be taken at each length.
 TEST_P(Copy, ToPeersIsACopyByEitherWay) {
-  PeerCopy to_peers;
-  for (int round = 0; round < 100; ++round) {
-    for (const std::int64_t bytes : {0, 1, 8191, 8192, 16'385, 40'000, 140'000, 600'001}) {
-      if (bytes > 50'000 && round > 12) continue;
-      expect_copies(std::ref(to_peers), bytes, round % 3 * 5, round % 5 * 7);
+  for (const PeerCopy::Way way : {PeerCopy::Way::through_cache, PeerCopy::Way::past_cache}) {
+    for (int round = 0; round < 5; ++round) {
+      for (const std::int64_t bytes : {0, 1, 8191, 8192, 16'385, 40'000, 140'000, 600'001}) {
+        expect_copies(PeerCopy(way), bytes, round % 3 * 5, round * 7);
+      }
     }
   }
 }

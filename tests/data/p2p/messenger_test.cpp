@@ -48,8 +48,8 @@ class Pair {
   explicit Pair(const std::shared_ptr<transport::PeerMemory>& peers = nullptr) : link_(NodeChannels::bytes(2)) {
     for (int rank = 0; rank < 2; ++rank) topologies_.push_back(core::make_topology(rank, std::vector<int>(2), 0));
     for (const core::Topology& topology : topologies_) {
-      messengers_.push_back(
-          std::make_unique<Messenger>(topology, link_.memory(), link_, peers, 8 << 10, peers == nullptr, nullptr));
+      messengers_.push_back(std::make_unique<Messenger>(topology, link_.memory(), link_, peers, 8 << 10,
+                                                        peers == nullptr, kernels::PeerCopy(), nullptr));
     }
   }
   [[nodiscard]] Messenger& operator[](int rank) { return *messengers_[static_cast<std::size_t>(rank)]; }

@@ -49,7 +49,8 @@ class Node {
       topologies_.push_back(core::make_topology(rank, std::vector<int>(static_cast<std::size_t>(ranks)), 0));
     }
     for (const core::Topology& topology : topologies_) {
-      channels_.push_back(std::make_unique<NodeChannels>(topology, memory_.data(), bells_, peers, kReadAbove, true));
+      channels_.push_back(std::make_unique<NodeChannels>(topology, memory_.data(), bells_, peers, kReadAbove, true,
+                                                         kernels::PeerCopy()));
     }
   }
   [[nodiscard]] NodeChannels& operator[](int rank) { return *channels_[static_cast<std::size_t>(rank)]; }
