@@ -4,64 +4,20 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string_view>
 
 #include <kolo/error.hpp>
 
 #include "base/system_error.hpp"
 
 namespace kolo::launch {
-namespace {
-
-// magic, type, two bytes of nothing, step (4 bytes), length (8 bytes); the least significant byte first. Behind it the
-// body and the proof.
-constexpr char kFrameMagic = 'K';
-constexpr std::size_t kHeadBytes = 16;
-constexpr std::size_t kProofBytes = sizeof(base::Word);
-
-void append(std::string& text, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
-}
-
-std::uint64_t number_at(const std::string& text, std::size_t at, int bytes) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < bytes; ++i) {
-    value |= std::uint64_t{static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)])} << (8 * i);
-  }
-  return value;
-}
-
-bool is_type(char byte) { return byte >= 1 && byte <= 4; }
-
-base::Word digest_of(std::string_view head_and_body) { return base::prove("Kolo's frame", head_and_body); }
-
-}  // namespace
-
-EncodedFrame::EncodedFrame(const Frame& frame) {
-  bytes += kFrameMagic;
-  bytes += static_cast<char>(frame.type);
-  append(bytes, 0, 2);
-  append(bytes, frame.step, 4);
-  append(bytes, frame.body.size(), 8);
-  bytes += frame.body;
-  digest = digest_of(bytes);
-}
 
 short Connection::events() const noexcept { return static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT); }
 
-base::Word Connection::proof_of(bool by_root, std::uint64_t number, const base::Word& digest) const {
-  std::string text = by_root ? "down" : "up";
-  append(text, number, 8);
-  text += base::bytes_of(digest);
-  return base::prove(base::bytes_of(session_.key), text);
-}
-
 void Connection::send(const EncodedFrame& frame) {
   unsent_ += frame.bytes;
-  unsent_ += base::bytes_of(proof_of(session_.is_root, frames_sent_++, frame.digest));
+  unsent_ += base::bytes_of(proof_of_frame(session_.key, session_.is_root, frames_sent_++, frame.digest));
   send_some();
 }
 
@@ -90,8 +46,8 @@ void Connection::receive_some() {
   while (true) {
     const ssize_t got = ::recv(fd_.get(), piece.data(), piece.size(), 0);
     if (got > 0) {
-      received_.append(piece.data(), static_cast<std::size_t>(got));
-      if (received_.size() > longest_ + kHeadBytes + kProofBytes) return;  // `take` decides
+      reader_.append(piece.data(), static_cast<std::size_t>(got));
+      if (reader_.is_full()) return;
     } else if (got == 0) {
       if (lost_.empty()) lost_ = "it was closed";
       return;
@@ -105,27 +61,14 @@ void Connection::receive_some() {
 }
 
 std::optional<Frame> Connection::take() {
-  if (received_.size() < kHeadBytes) return std::nullopt;
-  const std::uint64_t length = number_at(received_, 8, 8);
-  if (received_[0] != kFrameMagic || !is_type(received_[1]) || length > longest_) {
-    throw Error(ErrorCode::transport,
-                session_.peer + " sent what this release of Kolo cannot read; all ranks must run the same release");
-  }
-  const std::size_t whole = kHeadBytes + length;
-  if (received_.size() < whole + kProofBytes) return std::nullopt;
-  base::Word proof{};
-  std::copy_n(received_.begin() + static_cast<std::ptrdiff_t>(whole), proof.size(), proof.begin());
-  const base::Word digest = digest_of(std::string_view(received_).substr(0, whole));
-  if (!base::equal_words(proof, proof_of(!session_.is_root, frames_taken_++, digest))) {
+  std::optional<FrameReader::Received> received = reader_.take(session_.peer);
+  if (!received) return std::nullopt;
+  const base::Word due = proof_of_frame(session_.key, !session_.is_root, frames_taken_++, received->digest);
+  if (!base::equal_words(received->proof, due)) {
     throw Error(ErrorCode::transport, "what came from " + session_.peer +
                                           " is not what it sent: another process stands between it and this rank");
   }
-  Frame frame;
-  frame.type = static_cast<FrameType>(received_[1]);
-  frame.step = static_cast<std::uint32_t>(number_at(received_, 4, 4));
-  frame.body = received_.substr(kHeadBytes, length);
-  received_.erase(0, whole + kProofBytes);
-  return frame;
+  return std::move(received->frame);
 }
 
 }  // namespace kolo::launch

@@ -2,10 +2,9 @@
 //
 // Frames over a connected socket, without blocking.
 //
-// Behind each frame stands its proof: HMAC(session key, the direction, how many went before it in that direction, a
-// digest of it). The session key comes of the handshake (handshake.hpp), so a process that stands between rank 0 and a
-// rank, and has passed on their handshake, can neither change a frame nor leave one out nor put one in; it can read
-// them.
+// Behind each frame stands its proof (frame.hpp). The session key comes of the handshake (base/handshake.hpp), so a
+// process that stands between rank 0 and a rank, and has passed on their handshake, can neither change a frame nor
+// leave one out nor put one in; it can read them.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +15,9 @@
 
 #include "base/proof.hpp"
 #include "base/unique_fd.hpp"
+#include "launch/frame.hpp"
 
 namespace kolo::launch {
-
-/// exchange.hpp tells who sends which.
-enum class FrameType : std::uint8_t { contribution = 1, waiting = 2, result = 3, failure = 4 };
-
-struct Frame {
-  FrameType type = FrameType::contribution;
-  std::uint32_t step = 0;
-  std::string body;
-};
-
-/// A frame as it is sent, without its proof, which is another on each connection.
-struct EncodedFrame {
-  explicit EncodedFrame(const Frame& frame);
-  std::string bytes;
-  base::Word digest;
-};
 
 /// The two sides of a connection.
 struct Session {
@@ -47,7 +31,7 @@ class Connection {
  public:
   /// `longest`: of a body that the other side may send.
   Connection(base::UniqueFd fd, Session session, std::size_t longest)
-      : fd_(std::move(fd)), session_(std::move(session)), longest_(longest) {}
+      : fd_(std::move(fd)), session_(std::move(session)), reader_(longest) {}
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   /// What to wait for, as poll(2) calls it.
@@ -68,15 +52,13 @@ class Connection {
  private:
   void send_some();
   void receive_some();
-  [[nodiscard]] base::Word proof_of(bool by_root, std::uint64_t number, const base::Word& digest) const;
 
   base::UniqueFd fd_;
   Session session_;
-  std::size_t longest_;
+  FrameReader reader_;
   std::uint64_t frames_sent_ = 0;
   std::uint64_t frames_taken_ = 0;
   std::string unsent_;
-  std::string received_;
   std::string lost_;
 };
 
