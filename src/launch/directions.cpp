@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/directions.hpp"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <exception>
@@ -20,7 +18,6 @@ namespace kolo::launch {
 namespace {
 
 constexpr const char* kEntry = "kolo/rank-0";
-constexpr const char* kFormat = "kolo-1";
 /// A `get` that takes so much longer than it may is worth a word.
 constexpr std::chrono::seconds kMostLate{1};
 
@@ -31,12 +28,6 @@ std::string seconds_of(base::Duration duration) {
 /// What ranks of the job know, and of no other.
 std::string key_of(const JobKey& key, std::string_view word) {
   return std::string(base::bytes_of(base::prove(key.secret, "job " + key.job + "\n" + std::string(word))));
-}
-
-bool is_address(const std::string& host) {
-  in_addr v4{};
-  in6_addr v6{};
-  return ::inet_pton(AF_INET, host.c_str(), &v4) == 1 || ::inet_pton(AF_INET6, host.c_str(), &v6) == 1;
 }
 
 /// At all addresses, IPv6 and IPv4 where the system has both.
@@ -140,40 +131,6 @@ class FixedDirections final : public Directions {
   const std::string key_;
 };
 
-/// What rank 0 leaves in a store, as text: "kolo-1 <word> <proof> <address>|<port> ...".
-struct Entry {
-  std::string word;
-  std::vector<std::pair<std::string, std::uint16_t>> addresses;
-};
-
-std::string body_of(const Entry& entry) {
-  std::string text = entry.word;
-  for (const auto& [address, port] : entry.addresses) text += " " + address + "|" + std::to_string(port);
-  return text;
-}
-
-std::string proof_of(const JobKey& key, const Entry& entry) {
-  return base::hex_of(base::prove(key.secret, "entry " + key.job + "\n" + body_of(entry)));
-}
-
-std::optional<Entry> parse_entry(const std::string& text, std::string& proof) {
-  const std::vector<std::string> words = base::words(text);
-  Entry entry;
-  base::Word word{};
-  if (words.size() < 3 || words[0] != kFormat || !base::word_from_hex(words[2], word)) return {};
-  proof = words[1];
-  entry.word = words[2];
-  for (std::size_t i = 3; i < words.size(); ++i) {
-    const std::string& one = words[i];
-    const std::size_t bar = one.find('|');
-    if (bar == std::string::npos) return {};
-    const auto port = base::parse_number<std::uint16_t>(std::string_view(one).substr(bar + 1));
-    if (!port || !is_address(one.substr(0, bar))) return {};
-    entry.addresses.emplace_back(one.substr(0, bar), *port);
-  }
-  return entry;
-}
-
 class StoreDirections final : public Directions {
  public:
   StoreDirections(std::shared_ptr<Store> store, std::string name, std::string interface, const JobKey& key)
@@ -193,7 +150,7 @@ class StoreDirections final : public Directions {
       listen_at_some(listening, entry);
     }
     listening.key = key_of(key_, entry.word);
-    written_ = std::string(kFormat) + " " + proof_of(key_, entry) + " " + body_of(entry);
+    written_ = encode(entry, key_);
     call("set", [&] { store_->set(kEntry, written_); });
     return listening;
   }
@@ -245,10 +202,10 @@ class StoreDirections final : public Directions {
   /// Nothing, and `wrong` says why, when it is not of this job.
   [[nodiscard]] std::optional<Entry> read(const std::string& text, std::string& wrong) const {
     std::string proof;
-    std::optional<Entry> entry = parse_entry(text, proof);
+    std::optional<Entry> entry = decode_entry(text, proof);
     if (!entry) {
       wrong = name_ + " holds something that is not of Kolo, or of another release";
-    } else if (proof != proof_of(key_, *entry)) {
+    } else if (proof != proof_of(*entry, key_)) {
       wrong = name_ + " is stale, or of another job: what it holds was made with another KOLO_JOB_KEY";
       entry.reset();
     }

@@ -14,6 +14,7 @@
 
 #include "base/clock.hpp"
 #include "base/unique_fd.hpp"
+#include "launch/entry.hpp"
 #include "launch/sockets.hpp"
 
 namespace kolo::launch {
@@ -53,12 +54,6 @@ class Directions {
 /// "the loopback interface is down: ...", when it is, and that is why no process of this machine can reach another at
 /// these addresses, which are all of this machine; else empty.
 [[nodiscard]] std::string why_unreachable(const std::vector<Endpoint>& endpoints);
-
-/// A secret and the name of a job, which are both part of what a rank must prove.
-struct JobKey {
-  std::string secret;  ///< KOLO_JOB_KEY; empty: everybody knows it
-  std::string job;     ///< "Slurm's step 12.0": keeps apart jobs that meet at ports made from such names
-};
 
 /// Rank 0 listens at the first of `ports` that is free on `host`; the others try all of them. Where `host` is a name,
 /// or no address of the machine (which may be behind a gateway), it listens at all addresses.
