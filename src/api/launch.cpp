@@ -13,6 +13,7 @@
 #include "api/assemble.hpp"
 #include "base/settings.hpp"
 #include "bootstrap/thread_world.hpp"
+#include "launch/process_bootstrap.hpp"
 #include "launch/start.hpp"
 #ifdef KOLO_HAS_MPI
 #include "bootstrap/handover.hpp"

@@ -7,6 +7,8 @@
 
 #include "base/proof.hpp"
 #include "bootstrap/handover.hpp"
+#include "launch/exchange.hpp"
+#include "launch/meeting_place.hpp"
 
 namespace kolo::launch {
 namespace {
@@ -57,9 +59,10 @@ class ProcessBootstrap final : public bootstrap::Bootstrap {
 
 }  // namespace
 
-std::unique_ptr<bootstrap::Bootstrap> process_bootstrap(const Place& place, std::unique_ptr<Directions> directions,
-                                                        std::string reason, std::string secret) {
-  return std::make_unique<ProcessBootstrap>(place, std::move(directions), std::move(reason), std::move(secret));
+std::unique_ptr<bootstrap::Bootstrap> meet(const Start& start, const base::Lookup& environment) {
+  const JobKey key{environment("KOLO_JOB_KEY").value_or(""), start.job};
+  auto directions = directions_to(*start.where, environment("KOLO_INTERFACE").value_or(""), key);
+  return std::make_unique<ProcessBootstrap>(start.place, std::move(directions), start.reason, key.secret);
 }
 
 }  // namespace kolo::launch

@@ -4,17 +4,17 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
+#include "base/settings.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "launch/exchange.hpp"
+#include "launch/start.hpp"
 
 namespace kolo::launch {
 
-/// `reason`: why the processes start so, for `describe()`. `secret`: KOLO_JOB_KEY, of which `key_from` makes the job's
-/// key; may be empty. Rank 0 listens when this returns; the first exchange waits for the others. The start brings no
-/// transport between nodes: `inter_node` throws Error (unsupported).
-std::unique_ptr<bootstrap::Bootstrap> process_bootstrap(const Place& place, std::unique_ptr<Directions> directions,
-                                                        std::string reason, std::string secret);
+/// The bootstrap of a start that is a meeting. `environment` holds KOLO_JOB_KEY, of which `key_from` makes the job's
+/// key, and KOLO_INTERFACE. Rank 0 listens when this returns; the first exchange waits for the others. The start brings
+/// no transport between nodes: `inter_node` throws Error (unsupported). Throws Error (transport) when rank 0 cannot
+/// listen.
+[[nodiscard]] std::unique_ptr<bootstrap::Bootstrap> meet(const Start& start, const base::Lookup& environment);
 
 }  // namespace kolo::launch

@@ -10,7 +10,6 @@
 
 #include "base/hash.hpp"
 #include "launch/node_list.hpp"
-#include "launch/process_bootstrap.hpp"
 
 namespace kolo::launch {
 namespace {
@@ -224,12 +223,6 @@ std::vector<std::uint16_t> ports_of(const std::string& job) {
     ports.push_back(static_cast<std::uint16_t>(kFirstPort + (first % kPortRange + i * kPortStride) % kPortRange));
   }
   return ports;
-}
-
-std::unique_ptr<bootstrap::Bootstrap> meet(const Start& start, const base::Lookup& environment) {
-  const JobKey key{look_up(environment, "KOLO_JOB_KEY").value_or(""), start.job};
-  auto directions = directions_to(*start.where, look_up(environment, "KOLO_INTERFACE").value_or(""), key);
-  return process_bootstrap(start.place, std::move(directions), start.reason, key.secret);
 }
 
 }  // namespace kolo::launch

@@ -38,7 +38,6 @@
 #include <kolo/options.hpp>
 
 #include "base/settings.hpp"
-#include "bootstrap/bootstrap.hpp"
 #include "launch/exchange.hpp"
 #include "launch/meeting_place.hpp"
 
@@ -76,9 +75,5 @@ constexpr const char* kAloneIsTaken = "a world of one: taken";
 /// The ports at which a job that is called so meets: outside the range from which systems give ports to those who
 /// connect.
 [[nodiscard]] std::vector<std::uint16_t> ports_of(const std::string& job);
-
-/// The bootstrap of a meeting. `environment` holds KOLO_JOB_KEY and KOLO_INTERFACE. Throws Error (transport) when rank
-/// 0 cannot listen.
-[[nodiscard]] std::unique_ptr<bootstrap::Bootstrap> meet(const Start& start, const base::Lookup& environment);
 
 }  // namespace kolo::launch
