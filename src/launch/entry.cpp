@@ -23,6 +23,7 @@ std::string body_of(const Entry& entry) {
 }  // namespace
 
 bool is_address(const std::string& host) {
+  if (host.find('\0') != std::string::npos) return false;  // inet_pton ends there
   in_addr v4{};
   in6_addr v6{};
   return ::inet_pton(AF_INET, host.c_str(), &v4) == 1 || ::inet_pton(AF_INET6, host.c_str(), &v6) == 1;

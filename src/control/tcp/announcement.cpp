@@ -5,11 +5,13 @@
 
 #include <cerrno>
 #include <charconv>
+#include <optional>
 
 #include <kolo/error.hpp>
 
 #include "base/system_error.hpp"
 #include "base/text.hpp"
+#include "control/tcp/interfaces.hpp"
 
 namespace kolo::tcp {
 namespace {
@@ -68,10 +70,9 @@ Announcement decode_announcement(const std::string& text) {
     const std::size_t bar = word.find('|');
     std::uint16_t port = 0;
     if (bar == std::string::npos || !parse(word.substr(bar + 1), 10, port)) refuse(text);
-    error_code error;
-    const auto address = asio::ip::make_address(word.substr(0, bar), error);
-    if (error) refuse(text);
-    result.endpoints.emplace_back(address, port);
+    const std::optional<asio::ip::address> address = parse_address(word.substr(0, bar));
+    if (!address) refuse(text);
+    result.endpoints.emplace_back(*address, port);
   }
   if (result.endpoints.empty()) refuse(text);
   return result;

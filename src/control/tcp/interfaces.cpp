@@ -71,16 +71,15 @@ std::optional<asio::ip::address> to_address(const sockaddr* raw) {
 std::optional<bool> names(std::string_view item, const LocalAddress& local) {
   if (item == local.interface) return true;
   const std::size_t slash = item.find('/');
-  error_code error;
-  const auto address = asio::ip::make_address(std::string(item.substr(0, slash)), error);
-  if (error) return std::nullopt;
-  if (slash == std::string_view::npos) return address == local.address;
+  const std::optional<asio::ip::address> address = parse_address(std::string(item.substr(0, slash)));
+  if (!address) return std::nullopt;
+  if (slash == std::string_view::npos) return *address == local.address;
   const std::string_view digits = item.substr(slash + 1);
   int length = -1;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
   if (failure != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  if (length < 0 || length > (address.is_v4() ? 32 : 128)) return std::nullopt;
-  return share_prefix(address, local.address, length);
+  if (length < 0 || length > (address->is_v4() ? 32 : 128)) return std::nullopt;
+  return share_prefix(*address, local.address, length);
 }
 
 std::string list(const std::vector<LocalAddress>& addresses) {
@@ -97,6 +96,14 @@ int preference(const LocalAddress& local) {
 }
 
 }  // namespace
+
+std::optional<asio::ip::address> parse_address(const std::string& text) {
+  if (text.find('\0') != std::string::npos) return std::nullopt;  // make_address ends there
+  error_code error;
+  const auto address = asio::ip::make_address(text, error);
+  if (error) return std::nullopt;
+  return address;
+}
 
 std::vector<LocalAddress> local_addresses() {
   ifaddrs* raw = nullptr;

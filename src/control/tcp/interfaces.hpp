@@ -17,6 +17,9 @@ struct LocalAddress {
   int prefix_length = 0;
 };
 
+/// Nothing, unless all of the text is an address.
+std::optional<asio::ip::address> parse_address(const std::string& text);
+
 /// IPv4 and IPv6 addresses of interfaces that are up; IPv4 first, loopback last. Link-local IPv6 addresses are left
 /// out: they mean nothing without the name of an interface, which differs by machine.
 std::vector<LocalAddress> local_addresses();

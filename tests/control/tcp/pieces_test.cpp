@@ -64,14 +64,15 @@ TEST(Announcement, RefusesWhatIsNone) {
                                           "1 " + nonce + " 10.0.0.1|",
                                           "1 " + nonce + " 10.0.0.1|65536",
                                           "1 " + nonce + " 10.0.0.1|-1",
-                                          "1 " + nonce + " nowhere|1"};
+                                          "1 " + nonce + " nowhere|1",
+                                          "1 " + nonce + " 10.0.0.1" + std::string("\0.9", 3) + "|1"};
   for (const std::string& text : texts) {
     try {
       decode_announcement(text);
       ADD_FAILURE() << "took '" << text << "'";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::transport);
-      EXPECT_NE(std::string(error.what()).find("'" + text + "'"), std::string::npos) << error.what();
+      EXPECT_NE(error.status().message().find("'" + text + "'"), std::string::npos) << error.what();
     }
   }
 }
