@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -123,9 +122,8 @@ std::optional<Failure> failure_of(const launch::Ending& ending) {
   if (fields[0] == kDone) {  // it was done, and failed at its very end
     return Failure{kCause, Status(ErrorCode::rank_lost, rank + " " + launch::describe_status(ending.status))};
   }
-  int code = 0;
-  std::from_chars(fields[1].data(), fields[1].data() + fields[1].size(), code);
-  return Failure{fields[0], Status(static_cast<ErrorCode>(code), (fields[0] == kStart ? "" : rank + ": ") + fields[2])};
+  return Failure{fields[0],
+                 Status(base::error_code_of(fields[1]), (fields[0] == kStart ? "" : rank + ": ") + fields[2])};
 }
 
 void rethrow(const launch::Outcome& outcome) {

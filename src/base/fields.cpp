@@ -3,8 +3,9 @@
 
 #include <charconv>
 #include <cstddef>
+#include <optional>
 
-#include <kolo/error.hpp>
+#include "base/text.hpp"
 
 namespace kolo::base {
 
@@ -33,6 +34,12 @@ std::vector<std::string> split_fields(const std::string& joined) {
     at = colon + 1 + length;
   }
   return fields;
+}
+
+ErrorCode error_code_of(const std::string& field) {
+  const std::optional<int> code = parse_number<int>(field);
+  if (!code || *code < 0 || *code >= kErrorCodeCount) throw_unreadable();
+  return static_cast<ErrorCode>(*code);
 }
 
 }  // namespace kolo::base

@@ -2,7 +2,6 @@
 #include "bootstrap/bootstrap.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <exception>
 #include <optional>
@@ -29,13 +28,8 @@ struct Report {
 
 Report decode(const std::string& bytes) {
   std::vector<std::string> fields = base::split_fields(bytes);
-  int code = 0;
-  if (fields.size() != 2 ||
-      std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), code).ec != std::errc()) {
-    throw Error(ErrorCode::transport,
-                "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
-  }
-  return {static_cast<ErrorCode>(code), std::move(fields[1])};
+  if (fields.size() != 2) base::throw_unreadable();
+  return {base::error_code_of(fields[0]), std::move(fields[1])};
 }
 
 Status run(const std::function<std::string()>& part, std::string& said) {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -42,9 +41,10 @@ std::string encode_failure(const Status& status) {
 
 Error decode_failure(const std::string& body) {
   const std::vector<std::string> fields = base::split_fields(body);
-  int code = static_cast<int>(ErrorCode::transport);
-  if (fields.size() == 2) std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), code);
-  return Error(static_cast<ErrorCode>(code), fields.size() == 2 ? fields[1] : "rank 0 ended the start");
+  if (fields.size() != 2) base::throw_unreadable();
+  const ErrorCode code = base::error_code_of(fields[0]);
+  if (code == ErrorCode::ok) base::throw_unreadable();
+  return Error(code, fields[1]);
 }
 
 // ---------------------------------------------------------------- rank 0

@@ -99,6 +99,14 @@ TEST(Fields, WhatIsNoneIsRefused) {
   }
 }
 
+TEST(Fields, AnErrorCodeIsOneThatThereIs) {
+  EXPECT_EQ(error_code_of("0"), ErrorCode::ok);
+  EXPECT_EQ(error_code_of("15"), ErrorCode::cancelled);
+  for (const char* text : {"", "16", "256", "-1", "7x", "99999999999"}) {
+    EXPECT_THROW(static_cast<void>(error_code_of(text)), Error) << text;
+  }
+}
+
 TEST(ThreadName, IsCutToWhatLinuxKeeps) {
   std::string short_name;
   std::string long_name;
