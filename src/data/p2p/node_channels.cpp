@@ -19,14 +19,6 @@
 namespace kolo::p2p {
 namespace {
 
-constexpr std::size_t kLine = 64;
-constexpr std::size_t kRingBytes = 128 << 10;
-/// Of a record: what precedes the data, when that does not fit into the first line.
-constexpr std::size_t kHeadBytes = sizeof(std::uint64_t) + sizeof(Frame);
-constexpr std::size_t kShortBytes = kLine - kHeadBytes;
-/// In a record's word: it is empty.
-constexpr std::uint64_t kFiller = std::uint64_t{1} << 63;
-constexpr int kLengthBits = 32;  // the record's; above them the data's
 /// Records that are taken before others have their turn, and how much may be read before the writer is told.
 constexpr int kRecordsPerTurn = 16;
 
@@ -50,10 +42,6 @@ constexpr std::uint64_t kPieceOfShared = 64 << 20;
 /// So much of the ring is asked for ahead of the next record.
 constexpr std::size_t kMostClaimed = 1 << 10;
 
-constexpr std::size_t record_bytes(std::size_t data) noexcept {
-  return data <= kShortBytes ? kLine : kLine + base::round_up(data, kLine);
-}
-
 }  // namespace
 
 struct NodeChannels::Head {
@@ -61,16 +49,6 @@ struct NodeChannels::Head {
   alignas(kLine) std::atomic<std::int32_t> wait;  // the rank that is waited for, and 1
   alignas(kLine) std::array<std::atomic<std::uint64_t>, kPermits> permits;
   std::array<transport::JointCopy, kJoints> joints;  // of what this rank receives
-};
-
-struct NodeChannels::Ring {
-  alignas(kLine) std::atomic<std::uint64_t> read;   // by the reader
-  alignas(kLine) std::atomic<std::uint32_t> waits;  // the writer found no room
-  alignas(kLine) std::byte data[kRingBytes];
-
-  [[nodiscard]] std::atomic<std::uint64_t>& word(std::uint64_t position) noexcept {
-    return *reinterpret_cast<std::atomic<std::uint64_t>*>(data + position % kRingBytes);
-  }
 };
 
 // Of a rank: the head, the words of who has opened a ring, then the rings, by local rank of the sender.
@@ -105,7 +83,7 @@ std::atomic<std::uint64_t>& NodeChannels::opened(int local_rank, int word) const
   return reinterpret_cast<std::atomic<std::uint64_t>*>(part(local_rank) + sizeof(Head))[word];
 }
 
-NodeChannels::Ring& NodeChannels::ring(int receiver, int sender) const noexcept {
+Ring& NodeChannels::ring(int receiver, int sender) const noexcept {
   const std::size_t words = base::round_up(seen_.size() * sizeof(std::uint64_t), kLine);
   return reinterpret_cast<Ring*>(part(receiver) + sizeof(Head) + words)[sender];
 }
@@ -139,7 +117,7 @@ void NodeChannels::open(int receiver) noexcept {
 
 /// Room for the records and the word behind them. Says that it waits where there is none, and looks once more.
 bool NodeChannels::has_room(Ring& ring, Writing& writing, std::size_t need) noexcept {
-  const auto fits = [&] { return writing.written + need + kLine - writing.read <= kRingBytes; };
+  const auto fits = [&] { return writing.written + need + kLine - writing.read <= Ring::kBytes; };
   if (!fits()) {
     writing.read = ring.read.load(std::memory_order_acquire);
     if (!fits() && !std::exchange(writing.waits, true)) {
@@ -157,26 +135,25 @@ bool NodeChannels::put(int rank, const Frame& frame, const std::byte* data, std:
   Ring& to = ring(receiver, topology_.local_rank);
   Writing& writing = writing_[static_cast<std::size_t>(receiver)];
   const std::size_t record = record_bytes(bytes);
-  const std::size_t left = kRingBytes - writing.written % kRingBytes;
-  const std::size_t filler = record > left ? left : 0;
+  const std::size_t filler = filler_before(writing.written, record);
   if (!has_room(to, writing, filler + record)) return false;
   const std::uint64_t at = writing.written + filler;
-  std::byte* const begin = to.data + at % kRingBytes;
+  std::byte* const begin = to.data + at % Ring::kBytes;
   std::memcpy(begin + sizeof(std::uint64_t), &frame, sizeof frame);
-  write(begin + (bytes <= kShortBytes ? kHeadBytes : kLine), data, bytes);
+  write(begin + data_offset(bytes), data, bytes);
   to.word(at + record).store(0, std::memory_order_relaxed);
-  const std::uint64_t word = static_cast<std::uint64_t>(bytes) << kLengthBits | record;
+  const std::uint64_t word = record_word(bytes);
   if (filler > 0) {
     to.word(at).store(word, std::memory_order_relaxed);
-    to.word(writing.written).store(kFiller | filler, std::memory_order_seq_cst);
+    to.word(writing.written).store(filler_word(filler), std::memory_order_seq_cst);
   } else {
     to.word(at).store(word, std::memory_order_seq_cst);
   }
   writing.written = at + record;
   if (bytes < kernels::PeerCopy::kLeastBytes) {  // the next one may be as long
-    const std::size_t behind = (at + record) % kRingBytes + kLine;
-    const std::size_t ahead = std::min({bytes, kMostClaimed, kRingBytes - behind});
-    if (at + record + kLine + ahead - writing.read <= kRingBytes) base::claim_lines(to.data + behind, ahead);
+    const std::size_t behind = (at + record) % Ring::kBytes + kLine;
+    const std::size_t ahead = std::min({bytes, kMostClaimed, Ring::kBytes - behind});
+    if (at + record + kLine + ahead - writing.read <= Ring::kBytes) base::claim_lines(to.data + behind, ahead);
   }
   if (!std::exchange(writing.used, true)) open(receiver);
   ring_bell(receiver);
@@ -207,25 +184,12 @@ bool NodeChannels::take_from(Reading& reading, FrameHandler& handler) {
   const int source = here_[static_cast<std::size_t>(reading.local_rank)];
   const std::uint64_t before = reading.read;
   for (int records = 0; records < kRecordsPerTurn; ++records) {
-    const std::uint64_t word = from.word(reading.read).load(std::memory_order_seq_cst);
-    if (word == 0) break;
-    const std::size_t record = static_cast<std::uint32_t>(word);
-    if ((word & kFiller) != 0) {
-      reading.read += record;
-      continue;
-    }
-    const std::size_t bytes = word >> kLengthBits;
-    if (record != record_bytes(bytes) || bytes > kPartBytes) {
-      throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " wrote a record of " +
-                                            std::to_string(record) + " bytes for " + std::to_string(bytes) +
-                                            " bytes of data");
-    }
-    const std::byte* const begin = from.data + reading.read % kRingBytes;
-    Frame frame;
-    std::memcpy(&frame, begin + sizeof(std::uint64_t), sizeof frame);
-    reading.read += record;  // first: what the handler throws does not bring the frame again
-    handler.on_frame(source, frame, begin + (bytes <= kShortBytes ? kHeadBytes : kLine), bytes);
-    if (reading.read - before >= kRingBytes / 4) break;
+    const Record record = read_record(from, reading.read, source);
+    if (record.bytes == 0) break;
+    reading.read += record.bytes;  // first: what the handler throws does not bring the frame again
+    if (record.is_filler) continue;
+    handler.on_frame(source, record.frame, record.data, record.data_bytes);
+    if (reading.read - before >= Ring::kBytes / 4) break;
   }
   if (reading.read == before) return false;
   from.read.store(reading.read, std::memory_order_seq_cst);

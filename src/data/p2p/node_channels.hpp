@@ -6,11 +6,8 @@
 // and a ring for each rank that may send to it. Rings that nobody uses are never touched, and take no memory. A sender
 // that uses a ring first sets its bit in the receiver's word `opened`; a receiver looks at rings with a bit alone.
 //
-// A ring has one writer and one reader. It holds *records*, in cache lines: a word that says how long the record is,
-// the frame's head and up to 8 bytes of data in the first line, and longer data behind it. The word is written last;
-// before it the writer clears the word of the record to come. So the reader needs to look at one line to see that there
-// is a frame, and finds a short message in it. The reader says in a line of its own how far it has read. A record does
-// not go over the end of the ring: an empty one fills what is left.
+// A ring has one writer and one reader; how frames lie in it is said in ring.hpp. The reader says in a line of its own
+// how far it has read.
 //
 // Bells. A rank that is about to sleep with messages open sets its bell (`arm`), and looks once more. Who has put a
 // frame into one of its rings, or made room in a ring that it writes and has found full, looks at the bell then, and
@@ -51,6 +48,7 @@
 #include "core/topology.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "data/p2p/channels.hpp"
+#include "data/p2p/ring.hpp"
 #include "transport/joint_copy.hpp"
 #include "transport/node_link.hpp"
 #include "transport/peer_memory.hpp"
@@ -69,7 +67,7 @@ class NodeChannels final : public Channels {
   /// Of all ranks of a node; a multiple of the page size.
   [[nodiscard]] static std::size_t bytes(int local_size) noexcept;
 
-  [[nodiscard]] std::size_t frame_bytes(int /*rank*/) const override { return kPartBytes; }
+  [[nodiscard]] std::size_t frame_bytes(int /*rank*/) const override { return Ring::kPartBytes; }
   [[nodiscard]] std::size_t whole_bytes(int /*rank*/) const override {
     return peers_ != nullptr && cpu_of_its_own_ ? kWholeBytes : kMostWholeBytes;
   }
@@ -98,12 +96,10 @@ class NodeChannels final : public Channels {
   void disarm() noexcept;
 
  private:
-  static constexpr std::size_t kPartBytes = kMostWholeBytes;
   /// Copies that a receiver and its senders may make together at a time.
   static constexpr std::uint32_t kJoints = 16;
 
   struct Head;
-  struct Ring;
   /// The writer's end of a ring.
   struct Writing {
     std::uint64_t written = 0;
