@@ -300,13 +300,13 @@ void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, s
   case FrameKind::withdrawn:
     return on_withdrawn(source, frame.id);
   case FrameKind::wanted:
-    return on_wanted(frame.id);
+    return on_wanted(source, frame.id);
   case FrameKind::helped:
-    return on_helped(frame.id, frame.permit);
+    return on_helped(source, frame.id, frame.permit);
   case FrameKind::taken:
-    return on_taken(frame.id);
+    return on_taken(source, frame.id);
   case FrameKind::refused:
-    return on_refused(frame);
+    return on_refused(source, frame);
   }
   throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame of kind " +
                                         std::to_string(static_cast<unsigned>(frame.kind)) + ", which does not exist");
@@ -427,37 +427,47 @@ void Protocol::on_withdrawn(int source, std::uint64_t id) {
   end(*receive, given_up_there(*receive));
 }
 
-void Protocol::on_wanted(std::uint64_t id) {
+/// The send that a receiver's answer is about; null: it is no more.
+Message* Protocol::find_answered(int source, std::uint64_t id) {
   const auto found = announced_.find(id);
-  if (found == announced_.end()) return;
-  Message& send = *found->second;
-  if (send.state != Message::State::announced) return;
-  end_permit(send);  // the peer could not read
-  send.state = Message::State::moving;
-  if (send.there > 0) add_wanted(send);  // else `provide` does
+  if (found == announced_.end()) return nullptr;
+  if (found->second->peer == source) return found->second;
+  throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " answered a message that was sent to rank " +
+                                        std::to_string(found->second->peer));
 }
 
-void Protocol::on_helped(std::uint64_t id, Channels::Ticket ticket) {
-  const auto found = announced_.find(id);
-  if (found == announced_.end() || found->second->permit == 0) return;
-  found->second->ticket = ticket;
-  helping_.push_back(found->second);
+void Protocol::on_wanted(int source, std::uint64_t id) {
+  Message* const send = find_answered(source, id);
+  if (send == nullptr || send->state != Message::State::announced) return;
+  end_permit(*send);  // the peer could not read
+  send->state = Message::State::moving;
+  if (send->there > 0) add_wanted(*send);  // else `provide` does
 }
 
-void Protocol::on_taken(std::uint64_t id) {
-  const auto found = announced_.find(id);
-  if (found == announced_.end()) return;
-  Message& send = *found->second;
-  announced_.erase(found);
-  end_permit(send);
-  end(send);
+void Protocol::on_helped(int source, std::uint64_t id, Channels::Ticket ticket) {
+  Message* const send = find_answered(source, id);
+  if (send == nullptr || send->permit == 0 || send->ticket != 0 || ticket == 0) return;
+  send->ticket = ticket;
+  helping_.push_back(send);
 }
 
-void Protocol::on_refused(const Frame& frame) {
-  const auto found = announced_.find(frame.id);
-  if (found == announced_.end()) return;
-  Message& send = *found->second;
-  announced_.erase(found);
+void Protocol::on_taken(int source, std::uint64_t id) {
+  Message* const send = find_answered(source, id);
+  if (send == nullptr) return;
+  if (send->permit == 0) {
+    throw Error(ErrorCode::transport,
+                "rank " + std::to_string(source) + " says that it has read a message that it may not read");
+  }
+  announced_.erase(id);
+  end_permit(*send);
+  end(*send);
+}
+
+void Protocol::on_refused(int source, const Frame& frame) {
+  Message* const found = find_answered(source, frame.id);
+  if (found == nullptr) return;
+  Message& send = *found;
+  announced_.erase(frame.id);
   end_permit(send);
   erase_one(outgoing(send.peer).wanted, &send);
   switch (frame.refusal) {

@@ -111,10 +111,11 @@ class Protocol final : private FrameHandler {
   void on_announced(int source, const Frame& frame);
   void on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
   void on_withdrawn(int source, std::uint64_t id);
-  void on_wanted(std::uint64_t id);
-  void on_helped(std::uint64_t id, Channels::Ticket ticket);
-  void on_taken(std::uint64_t id);
-  void on_refused(const Frame& frame);
+  [[nodiscard]] Message* find_answered(int source, std::uint64_t id);
+  void on_wanted(int source, std::uint64_t id);
+  void on_helped(int source, std::uint64_t id, Channels::Ticket ticket);
+  void on_taken(int source, std::uint64_t id);
+  void on_refused(int source, const Frame& frame);
   [[nodiscard]] bool is_gone(std::uint64_t set) const;
 
   void send_to_self(Message& send);

@@ -64,11 +64,13 @@ class Network {
     for (auto permit = permits_.begin(); permit != permits_.end();)
       permit = permit->second == rank ? permits_.erase(permit) : std::next(permit);
   }
+  /// Puts a frame into a channel that the rank's protocol would not send.
+  void forge(int from, int to, const Frame& frame) { queue(from, to).push_back({frame, {}}); }
   /// A rank is stopped while it writes a piece.
   void stop_writing(int rank) { stopped_.insert(rank); }
-  int puts_without_memory = 0;  ///< so many of the next ones throw
-  bool memory_fails = false;    ///< it cannot be read after all
-  bool permits_reading = true;  ///< else messages are sent
+  int puts_without_memory = 0;    ///< so many of the next ones throw
+  bool memory_fails = false;      ///< it cannot be read after all
+  bool permits_reading = true;    ///< else messages are sent
   // Of those that were read: how many their senders might help with, and what these have written.
   int joints = 0;
   int pieces_written = 0;

@@ -512,6 +512,64 @@ TEST(Protocol, TheRestIsReadWhereTheSenderWasStopped) {
   EXPECT_EQ(network.joints, 1);
 }
 
+Frame answer_to(const Letter& send, FrameKind kind, std::uint32_t ticket = 0) {
+  Frame frame;
+  frame.kind = kind;
+  frame.id = send.message.id;
+  frame.permit = ticket;
+  return frame;
+}
+
+std::string refusal_of(Network& network, int rank) {
+  try {
+    network.step(rank);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::transport);
+    return error.status().message();
+  }
+  return "nothing";
+}
+
+TEST(Protocol, AnswersAreBelievedOfTheReceiverAlone) {
+  for (const FrameKind kind : {FrameKind::wanted, FrameKind::helped, FrameKind::taken, FrameKind::refused}) {
+    Network network({3, 2, 8000, true});
+    Letter send(kSend, 1, 7, 50000);
+    network[0].start(send.message);
+    network.forge(2, 0, answer_to(send, kind, 1));
+    EXPECT_EQ(refusal_of(network, 0), "rank 2 answered a message that was sent to rank 1");
+    EXPECT_EQ(send.message.state, Message::State::announced);
+    EXPECT_EQ(network.permits(), 1U);
+  }
+}
+
+TEST(Protocol, WhatMayNotBeReadWasNotTaken) {
+  Network network({});
+  Letter send(kSend, 1, 7, 50000);
+  network[0].start(send.message);
+  network.forge(1, 0, answer_to(send, FrameKind::wanted));
+  network.step(0);
+  network.forge(1, 0, answer_to(send, FrameKind::taken));
+  EXPECT_EQ(refusal_of(network, 0), "rank 1 says that it has read a message that it may not read");
+  EXPECT_FALSE(send.message.done());
+}
+
+/// A message of which a receiver says twice, or without a ticket, that it may be helped with.
+TEST(Protocol, AMessageIsHelpedWithOnce) {
+  for (const std::uint32_t ticket : {0U, 2U}) {
+    Network network({2, 2, 8000, true, 1 << 20, true});
+    auto send = std::make_unique<Letter>(kSend, 1, 7, 50000);
+    network[0].start(send->message);
+    for (int time = 0; time < 2; ++time) network.forge(1, 0, answer_to(*send, FrameKind::helped, ticket));
+    network.forge(1, 0, answer_to(*send, FrameKind::taken));
+    for (int step = 0; step < 4; ++step) network.step(0);
+    ASSERT_TRUE(send->message.done());
+    send.reset();
+    network.step(0);  // the address sanitizer sees whether the message is still looked at
+    EXPECT_EQ(network.permits(), 0U);
+    EXPECT_FALSE(network[0].moves());
+  }
+}
+
 TEST(Protocol, WhoSendsItselfReadsAlone) {
   Network network({2, 2, 8000, true, 1 << 20, true});
   Letter there(kSend, 1, 7, 50000, std::byte{0x5A}), back(kSend, 0, 7, 50000, std::byte{0x5B});
