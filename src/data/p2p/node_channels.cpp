@@ -173,7 +173,12 @@ void NodeChannels::find_opened() {
   for (std::size_t word = 0; word < seen_.size(); ++word) {
     const std::uint64_t bits = opened(topology_.local_rank, static_cast<int>(word)).load(std::memory_order_seq_cst);
     for (std::uint64_t news = bits & ~seen_[word]; news != 0; news &= news - 1) {
-      reading_.push_back({static_cast<int>(word) * 64 + __builtin_ctzll(news), 0});
+      const int sender = static_cast<int>(word) * 64 + std::countr_zero(news);
+      if (static_cast<std::size_t>(sender) >= here_.size()) {
+        throw Error(ErrorCode::transport, "local rank " + std::to_string(sender) + " of a node of " +
+                                              std::to_string(here_.size()) + " ranks uses a ring of messages");
+      }
+      reading_.push_back({sender, 0});
     }
     seen_[word] = bits;
   }
@@ -341,7 +346,8 @@ void NodeChannels::note_wait(int rank) noexcept {
 
 int NodeChannels::wait_of(int rank) const noexcept {
   if (part_bytes_ == 0 || topology_.node_of[static_cast<std::size_t>(rank)] != topology_.node) return kNobody;
-  return head(local(rank)).wait.load(std::memory_order_acquire) - 1;
+  const std::int32_t said = head(local(rank)).wait.load(std::memory_order_acquire);
+  return said > 0 && said <= topology_.size ? said - 1 : kNobody;
 }
 
 }  // namespace kolo::p2p

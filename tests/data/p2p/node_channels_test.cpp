@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -54,6 +55,14 @@ class Node {
     }
   }
   [[nodiscard]] NodeChannels& operator[](int rank) { return *channels_[static_cast<std::size_t>(rank)]; }
+  /// Of the words of the node's memory that the ranks share: the only one that has this value.
+  template <class Word>
+  [[nodiscard]] Word* find_only(Word value) {
+    auto* const begin = reinterpret_cast<Word*>(memory_.data());
+    auto* const end = begin + memory_.bytes() / sizeof(Word);
+    EXPECT_EQ(std::count(begin, end, value), 1);
+    return std::find(begin, end, value);
+  }
 
   std::vector<int> rung;  ///< how often, by local rank
 
@@ -194,6 +203,33 @@ TEST(NodeChannels, WhoWaitsForRoomIsRungWhenThereIsSome) {
   node[0].arm();
   node[1].take(taken);
   EXPECT_EQ(node.rung[0], 1) << "it waits for no room";
+}
+
+TEST(NodeChannels, OnlyARankOfTheNodeOpensARing) {
+  Node node(2);
+  Frame frame = numbered(0);
+  frame.kind = FrameKind::taken;
+  frame.dtype = DType::boolean;
+  ASSERT_TRUE(node[0].put(1, frame, nullptr, 0));
+  *node.find_only<std::uint64_t>(1) = 1U << 2;
+  Taken taken;
+  try {
+    node[1].take(taken);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status().message(), "local rank 2 of a node of 2 ranks uses a ring of messages");
+  }
+}
+
+TEST(NodeChannels, WhomAnotherRankWaitsForIsARankOrNobody) {
+  Node node(3);
+  node[1].note_wait(2);
+  EXPECT_EQ(node[0].wait_of(1), 2);
+  std::int32_t* const wait = node.find_only<std::int32_t>(3);
+  for (const std::int32_t said : {4, -1, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<int>::min()}) {
+    *wait = said;
+    EXPECT_EQ(node[0].wait_of(1), Channels::kNobody) << said;
+  }
 }
 
 TEST(NodeChannels, MemoryIsReadWhileItIsPermitted) {
