@@ -89,7 +89,8 @@ JointCopy::Piece JointCopy::pieces(std::uint64_t index, std::uint64_t count) con
 /// How many are taken at once of those that are left: first many, for each call of the system costs something; in the
 /// end one, so that both end at about the same time.
 std::uint64_t JointCopy::share(std::uint64_t left) const noexcept {
-  return std::clamp<std::uint64_t>(left / 3, 1, kMostShare / piece_.load(std::memory_order_relaxed));
+  const std::size_t piece = std::max<std::size_t>(piece_.load(std::memory_order_relaxed), 1);
+  return std::max<std::uint64_t>(std::min<std::uint64_t>(left / 3, kMostShare / piece), 1);
 }
 
 JointCopy::Piece JointCopy::take() noexcept {

@@ -92,4 +92,10 @@ class alignas(64) JointCopy {
   PeerMemory::Target target_;
 };
 
+/// Whether a piece lies inside of so many bytes. The state of a copy lies in memory that other processes write, so
+/// whoever uses a piece asks.
+[[nodiscard]] constexpr bool is_within(const JointCopy::Piece& piece, std::size_t bytes) noexcept {
+  return piece.begin <= bytes && piece.bytes <= bytes - piece.begin;
+}
+
 }  // namespace kolo::transport

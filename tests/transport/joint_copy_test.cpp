@@ -118,6 +118,28 @@ TEST(JointCopy, PiecesBeginAtPages) {
   }
 }
 
+/// The state lies in memory that other processes write. What they have made of it is no reason to end.
+TEST(JointCopy, AStateThatMakesNoSenseIsSurvived) {
+  constexpr std::size_t kBytes = 100000;
+  const std::vector<std::byte> from = numbered(kBytes);
+  std::vector<std::byte> to(kBytes);
+  Memory memory;
+  memory.fails = true;
+  for (const unsigned char fill : {0x00, 0x01, 0x7f, 0xff}) {
+    for (std::size_t field = 1; field < 4; ++field) {  // behind the word that both change
+      JointCopy copy{};
+      const JointCopy::Number number = copy.open(to.data(), kBytes);
+      std::memset(reinterpret_cast<std::byte*>(&copy) + 8 * field, fill, 8);
+      const auto data_of = [&](const JointCopy::Piece& piece) {
+        return is_within(piece, kBytes) ? from.data() + piece.begin : nullptr;
+      };
+      EXPECT_EQ(copy.help(memory, 0, number, data_of), Help::failed);
+      static_cast<void>(copy.take());  // the reader asks likewise whether the piece lies within
+      EXPECT_TRUE(copy.is_idle());
+    }
+  }
+}
+
 TEST(JointCopy, BothCopyAtOnce) {
   constexpr std::size_t kBytes = (2 << 20) + 12345;
   const std::vector<std::byte> from = numbered(kBytes);

@@ -72,9 +72,9 @@ class Channels {
   [[nodiscard]] virtual Piece take_piece(int source, Ticket ticket) = 0;
   /// Of every ticket. Once this returns the sender does not write any more.
   virtual void close_joint(int source, Ticket ticket) noexcept = 0;
-  /// The sender: writes a piece of its message.
+  /// The sender: writes a piece of its message of so many bytes.
   enum class Help : std::uint8_t { none, wrote, failed };  ///< `none`: there is nothing left to be written
-  [[nodiscard]] virtual Help help(int receiver, Ticket ticket, const std::byte* data) = 0;
+  [[nodiscard]] virtual Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) = 0;
 
   // -- for the sentence of a deadline
   /// Notes whom this rank waits for; kNobody: for none.

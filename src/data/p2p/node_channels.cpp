@@ -326,13 +326,14 @@ void NodeChannels::close_joint(int source, Ticket ticket) noexcept {
   if (revoked == Revoked::unsafe) unsafe_writer_ = source;
 }
 
-Channels::Help NodeChannels::help(int receiver, Ticket ticket, const std::byte* data) {
+/// The copy's state is the receiver's: what it says of a piece is compared with the message.
+Channels::Help NodeChannels::help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) {
   using Helped = transport::JointCopy::Help;
   const int reader = local(receiver);
-  const Helped helped =
-      joint(reader, ticket).help(*peers_, reader, ticket / kJoints, [data](const transport::JointCopy::Piece& piece) {
-        return data + piece.begin;
-      });
+  const auto data_of = [data, bytes](const transport::JointCopy::Piece& piece) {
+    return transport::is_within(piece, bytes) ? data + piece.begin : nullptr;
+  };
+  const Helped helped = joint(reader, ticket).help(*peers_, reader, ticket / kJoints, data_of);
   if (helped == Helped::none) return Help::none;
   ring_bell(reader);
   return helped == Helped::wrote ? Help::wrote : Help::failed;

@@ -86,7 +86,7 @@ class NodeChannels final : public Channels {
   /// A rank that may still write into memory that is the caller's again, because it hung in the middle of a piece;
   /// kNobody: there is none. A fatal error.
   [[nodiscard]] int unsafe_writer() const noexcept { return unsafe_writer_; }
-  [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override;
+  [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) override;
   void note_wait(int rank) noexcept override;
   [[nodiscard]] int wait_of(int rank) const noexcept override;
 

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+
+#include <kolo/error.hpp>
 
 #include "base/check.hpp"
 #include "data/p2p/protocol.hpp"
@@ -198,6 +201,11 @@ Protocol::Reading Protocol::read_piece(Message& receive, std::uint64_t& left) {
   using State = Channels::Piece::State;
   Channels::Piece piece{State::due, receive.moved, std::min(left, receive.received_bytes - receive.moved)};
   if (receive.ticket != 0) piece = channels_.take_piece(receive.source, receive.ticket);
+  if (piece.begin > receive.received_bytes || piece.bytes > receive.received_bytes - piece.begin) {
+    throw Error(ErrorCode::transport,
+                "a piece of a message from rank " + std::to_string(receive.source) +
+                    " lies outside of it: another process has changed what this rank keeps of it");
+  }
   if (piece.state == State::written) {
     next_due_ = std::min(next_due_, piece.look_again);
     return Reading::waits;
@@ -268,7 +276,7 @@ bool Protocol::read() {
 bool Protocol::help() {
   while (!helping_.empty()) {
     Message& send = *helping_.back();
-    if (channels_.help(send.peer, send.ticket, send.data) == Channels::Help::wrote) return true;
+    if (channels_.help(send.peer, send.ticket, send.data, send.bytes) == Channels::Help::wrote) return true;
     helping_.pop_back();
   }
   return false;

@@ -71,6 +71,7 @@ class Network {
   int puts_without_memory = 0;    ///< so many of the next ones throw
   bool memory_fails = false;      ///< it cannot be read after all
   bool permits_reading = true;    ///< else messages are sent
+  bool misplaces_pieces = false;  ///< of messages of up to 200000 bytes that are read together
   // Of those that were read: how many their senders might help with, and what these have written.
   int joints = 0;
   int pieces_written = 0;
@@ -133,6 +134,7 @@ class Network {
     }
     [[nodiscard]] Piece take_piece(int source, Ticket ticket) override {
       if (network_.stopped_.count(source) > 0) return {Piece::State::left, 0, 0};
+      if (network_.misplaces_pieces) return {Piece::State::due, 200000, 1};
       const transport::JointCopy::Piece piece = joints_[ticket % 2].take();
       if (piece.bytes == 0) return {};
       return {Piece::State::due, piece.begin, piece.bytes};
@@ -142,7 +144,7 @@ class Network {
       is_open_[ticket % 2] = false;
       --joints_open_;
     }
-    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override {
+    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t) override {
       if (network_.dead_.count(receiver) > 0) return Help::failed;
       transport::JointCopy& joint = network_.channels_[static_cast<std::size_t>(receiver)]->joints_[ticket % 2];
       const auto data_of = [data](const transport::JointCopy::Piece& piece) { return data + piece.begin; };

@@ -324,13 +324,24 @@ TEST(NodeChannels, AReceiverAndItsSenderCopyTogether) {
     EXPECT_EQ(piece.state, PieceState::written);
     node[1].arm();
   };
-  EXPECT_EQ(node[0].help(1, ticket, data.data()), Channels::Help::wrote);
+  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::wrote);
   EXPECT_EQ(node.rung[1], 1);
   memory->meanwhile = nullptr;
-  EXPECT_EQ(node[0].help(1, ticket, data.data()), Channels::Help::none);
+  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::none);
   EXPECT_EQ(node[1].take_piece(0, ticket).state, PieceState::over);
   EXPECT_EQ(room, data);
   node[1].close_joint(0, ticket);
+}
+
+/// What a receiver says of a copy is no reason to read beyond the message.
+TEST(NodeChannels, ASenderWritesOnlyOfItsMessage) {
+  Node node(2, std::make_shared<ProcessMemory>());
+  const std::vector<std::byte> data(1 << 19, std::byte{7});
+  std::vector<std::byte> room(1 << 21);
+  const Channels::Ticket ticket = node[1].open_joint(0, room.data(), room.size());
+  ASSERT_NE(ticket, 0U);
+  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::failed);
+  EXPECT_EQ(room, std::vector<std::byte>(room.size()));
 }
 
 TEST(NodeChannels, ASenderThatSleepsIsWokenForMuchAlone) {
@@ -358,7 +369,7 @@ TEST(NodeChannels, WhatASenderWasStoppedInIsReadAlone) {
     EXPECT_EQ(node[1].take_piece(0, ticket).state, PieceState::left);
     node[1].close_joint(0, ticket);
   };
-  EXPECT_EQ(node[0].help(1, ticket, data.data()), Channels::Help::none);
+  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::none);
   EXPECT_EQ(room, std::vector<std::byte>(room.size())) << "it goes on, and writes nothing";
 }
 
@@ -382,9 +393,9 @@ TEST(NodeChannels, ThereAreSoManyCopiesTogether) {
   node[1].close_joint(0, tickets[3]);
   const Channels::Ticket again = node[1].open_joint(0, room.data(), room.size());
   EXPECT_NE(again, tickets[3]);
-  EXPECT_EQ(node[0].help(1, tickets[3], data.data()), Channels::Help::none);
+  EXPECT_EQ(node[0].help(1, tickets[3], data.data(), data.size()), Channels::Help::none);
   memory->meanwhile = [&] { node[1].close_joint(0, again); };
-  EXPECT_EQ(node[0].help(1, again, data.data()), Channels::Help::none);
+  EXPECT_EQ(node[0].help(1, again, data.data(), data.size()), Channels::Help::none);
   EXPECT_EQ(room, std::vector<std::byte>(room.size())) << "it was the caller's again";
   EXPECT_EQ(node[1].open_joint(0, room.data(), room.size()), 0U);
 }

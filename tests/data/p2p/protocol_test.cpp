@@ -570,6 +570,17 @@ TEST(Protocol, AMessageIsHelpedWithOnce) {
   }
 }
 
+TEST(Protocol, APieceOutsideOfItsMessageIsNotRead) {
+  Network network({2, 2, 8000, true, 1 << 20, true});
+  Letter send(kSend, 1, 7, 200000), receive(kReceive, 0, 7, 200000);
+  network.misplaces_pieces = true;
+  network[1].start(receive.message);
+  network[0].start(send.message);
+  EXPECT_EQ(refusal_of(network, 1), "a piece of a message from rank 0 lies outside of it: another process has changed "
+                                    "what this rank keeps of it");
+  network[1].close({ErrorCode::transport, "it has failed"});
+}
+
 TEST(Protocol, WhoSendsItselfReadsAlone) {
   Network network({2, 2, 8000, true, 1 << 20, true});
   Letter there(kSend, 1, 7, 50000, std::byte{0x5A}), back(kSend, 0, 7, 50000, std::byte{0x5B});
