@@ -18,6 +18,7 @@
 #include "base/check.hpp"
 #include "base/round_up.hpp"
 #include "control/codec.hpp"
+#include "control/ranges.hpp"
 
 namespace kolo::control {
 
@@ -50,12 +51,14 @@ class ByteRing {
     return position + frame_bytes(part.size());
   }
 
-  /// Appends a frame's payload to `message`; returns the position after it, and whether more parts follow.
-  std::pair<std::uint64_t, bool> read(std::uint64_t position, Bytes& message) const {
+  /// Appends a frame's payload to `message`; returns the position after it, and whether more parts follow. Another
+  /// process has written what is there, up to `end`: throws Error (transport) for what no writer writes.
+  std::pair<std::uint64_t, bool> read(std::uint64_t position, std::uint64_t end, Bytes& message) const {
+    require(position % kFrameAlignment == 0 && end - position <= bytes_, "a ring holds more than its bytes");
     std::uint32_t word = 0;
     std::memcpy(&word, data_ + position % bytes_, kWordBytes);
     const std::size_t payload = word & ~kMore;
-    KOLO_CHECK(payload <= longest_part()) << "a frame of " << payload << " bytes in a ring of " << bytes_;
+    require(payload <= longest_part() && frame_bytes(payload) <= end - position, "a frame is longer than it can be");
     const std::size_t start = (position + kWordBytes) % bytes_;
     const std::size_t before_wrap = std::min(payload, bytes_ - start);
     message.insert(message.end(), data_ + start, data_ + start + before_wrap);
@@ -97,7 +100,7 @@ class PartReader {
   /// Reads frames up to `end` or the end of a message, and moves `position` on. True when `message` is one.
   bool read(const ByteRing& ring, std::uint64_t& position, std::uint64_t end, Bytes& message) {
     while (position != end) {
-      const auto [after, more] = ring.read(position, gathered_);
+      const auto [after, more] = ring.read(position, end, gathered_);
       position = after;
       if (more) continue;
       message.swap(gathered_);

@@ -7,8 +7,11 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include <kolo/error.hpp>
 
 namespace kolo::control {
 namespace {
@@ -192,6 +195,31 @@ TEST(Board, ALogEntryLargerThanTheRingGoesThroughInParts) {
   EXPECT_EQ(got[0], large);
   EXPECT_EQ(got[1], large);
   EXPECT_FALSE(rank.has_log_entry());
+}
+
+std::string refusal_of(std::uint64_t position, std::uint64_t end, std::uint32_t word) {
+  alignas(64) std::byte memory[64] = {};
+  std::memcpy(memory + position % sizeof memory / 8 * 8, &word, sizeof word);
+  PartReader reader;
+  Bytes message;
+  try {
+    EXPECT_FALSE(reader.read(ByteRing(memory, sizeof memory), position, end, message));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::transport);
+    return error.status().message();
+  }
+  return "nothing";
+}
+
+/// Whatever another process has written into its memory.
+TEST(ByteRing, RefusesWhatNoWriterWrites) {
+  const std::string begin = "a control message is not valid: ";
+  EXPECT_EQ(refusal_of(0, 16, 13), begin + "a frame is longer than it can be") << "a quarter of the ring, less a word";
+  EXPECT_EQ(refusal_of(56, 64, 5), begin + "a frame is longer than it can be") << "longer than what is there";
+  EXPECT_EQ(refusal_of(0, 4, 4), begin + "a frame is longer than it can be");
+  EXPECT_EQ(refusal_of(0, 72, 4), begin + "a ring holds more than its bytes");
+  EXPECT_EQ(refusal_of(8, 0, 4), begin + "a ring holds more than its bytes");
+  EXPECT_EQ(refusal_of(61, 64, 0), begin + "a ring holds more than its bytes");
 }
 
 TEST(Board, SleepIsAnnouncedByRank) {
