@@ -15,8 +15,6 @@
 namespace kolo::tcp {
 namespace {
 
-constexpr std::size_t kLengthBytes = 4;
-constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 /// One peer that never stops talking must not keep the driver from the others.
 constexpr int kReadsAtOnce = 64;
 
@@ -44,12 +42,6 @@ std::array<std::byte, kLengthBytes> encode_length(std::size_t length) {
   std::array<std::byte, kLengthBytes> bytes;
   for (std::size_t i = 0; i < kLengthBytes; ++i) bytes[i] = static_cast<std::byte>(length >> (8 * i));
   return bytes;
-}
-
-std::uint32_t decode_length(const std::byte* bytes) {
-  std::uint32_t length = 0;
-  for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<std::uint32_t>(bytes[i]) << (8 * i);
-  return length;
 }
 
 bool try_later(const error_code& error) { return error == asio::error::would_block || error == asio::error::try_again; }
@@ -139,28 +131,22 @@ std::optional<Link::End> Link::service(control::ControlChannel::Handler& handler
   // Deliver first: a handler that threw the last time may have left whole frames behind, which no event tells of.
   Reading reading = Reading::more;
   deliver(handler);
-  for (int reads = 0; reads < kReadsAtOnce && reading == Reading::more && bad_length_ == 0; ++reads) {
+  for (int reads = 0; reads < kReadsAtOnce && reading == Reading::more && inbox_.bad_length() == 0; ++reads) {
     reading = read_some();
     deliver(handler);
   }
   if (!cannot_write_) write_backlog();
   // A connection that can no longer be written to is lost once nothing more comes in.
-  const bool ended = reading == Reading::ended || bad_length_ != 0 || (cannot_write_ && reading == Reading::dry);
+  const bool ended =
+      reading == Reading::ended || inbox_.bad_length() != 0 || (cannot_write_ && reading == Reading::dry);
   if (!ended) return std::nullopt;
-  End end{reason(), bad_length_ == 0 && is_departure(end_)};
+  End end{reason(), inbox_.bad_length() == 0 && is_departure(end_)};
   close();
   return end;
 }
 
 Link::Reading Link::read_some() {
-  // Room for what the frame at the front still lacks, but no more than as much again as has arrived: a length alone
-  // claims no memory.
-  std::size_t wanted = kReadBytes;
-  if (inbox_.size() >= kLengthBytes) {
-    const std::size_t missing = kLengthBytes + decode_length(inbox_.data()) - inbox_.size();
-    wanted = std::max(wanted, std::min(missing, inbox_.size()));
-  }
-  const auto room = inbox_.room(wanted);
+  const auto room = inbox_.room();
   error_code error;
   const std::size_t got = socket_.read_some(asio::buffer(room, inbox_.free()), error);
   if (error == asio::error::interrupted) return Reading::more;
@@ -174,17 +160,7 @@ Link::Reading Link::read_some() {
 }
 
 void Link::deliver(control::ControlChannel::Handler& handler) {
-  while (inbox_.size() >= kLengthBytes) {
-    const std::uint32_t length = decode_length(inbox_.data());
-    if (length > kMaxFrameBytes) {
-      bad_length_ = length;
-      return;
-    }
-    if (inbox_.size() - kLengthBytes < length) return;
-    const control::ByteView frame(inbox_.data() + kLengthBytes, length);
-    inbox_.drop(kLengthBytes + length);
-    handler.on_frame(node_, frame);
-  }
+  while (const std::optional<control::ByteView> frame = inbox_.take()) handler.on_frame(node_, *frame);
 }
 
 void Link::close() {
@@ -196,8 +172,8 @@ void Link::close() {
 }
 
 std::string Link::reason() const {
-  if (bad_length_ != 0) {
-    return name() + " sent a frame of " + std::to_string(bad_length_) + " bytes, more than the protocol allows";
+  if (inbox_.bad_length() != 0) {
+    return name() + " sent a frame of " + std::to_string(inbox_.bad_length()) + " bytes, more than the protocol allows";
   }
   const char* where = inbox_.empty() ? "" : " in the middle of a message";
   if (end_ == asio::error::eof || end_ == asio::error::broken_pipe) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One connection to the leader of another node, after the handshake: frames, each 4 bytes of length (little-endian) and
-// its contents. Non-blocking throughout; not thread-safe.
+// One connection to the leader of another node, after the handshake: frames (frame_inbox.hpp). Non-blocking throughout;
+// not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,9 @@
 #include "control/control_channel.hpp"
 #include "control/tcp/asio.hpp"
 #include "control/tcp/byte_queue.hpp"
+#include "control/tcp/frame_inbox.hpp"
 
 namespace kolo::tcp {
-
-/// A frame's most bytes. A longer one cannot be ours: the connection is given up.
-inline constexpr std::uint32_t kMaxFrameBytes = std::uint32_t{1} << 30;
 
 /// A peer whose host is gone is noticed after this time, by keepalive when nothing is under way to it and by
 /// TCP_USER_TIMEOUT when something is. So is one that leaves a full window unread for as long.
@@ -66,12 +64,11 @@ class Link {
   tcp::socket socket_;
   base::Poller* poller_ = nullptr;
   std::uint64_t tag_ = 0;
-  ByteQueue inbox_;
+  FrameInbox inbox_;
   ByteQueue outbox_;
   bool wants_to_write_ = false;  // what the poller has been told
   bool cannot_write_ = false;    // reading goes on: what the peer said before its end still counts
-  std::uint32_t bad_length_ = 0;
-  error_code end_;  // why reading or else writing ended
+  error_code end_;               // why reading or else writing ended
 };
 
 }  // namespace kolo::tcp
