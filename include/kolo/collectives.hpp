@@ -6,12 +6,13 @@
 /// - Every rank makes the same calls on the same names, with the same dtype, shape, op, scales and root, in any order
 ///   and from any threads. If ranks disagree, the operation fails on every rank (`Error` mismatch). The job goes on.
 /// - A name is in flight once at a time: submitting it again before it has completed is an error at the call
-///   (duplicate_name). Any call may leave the name out: then the order of the calls is the name, so all ranks of the
-///   group must make their unnamed calls in the same order. There are two such orders in each group, which do not match
-///   each other, as in MPI: that of the synchronous calls (threads of one rank queue), and that of the asynchronous
-///   ones, of which any number may be in flight. Asynchronous calls of several threads are numbered as they come, so a
-///   program must order its threads. Where ranks disagree about a call, it fails on all of them, and the next one goes
-///   on.
+///   (duplicate_name).
+/// - Any call may leave the name out: then the order of the calls is the name, so all ranks of the group must make
+///   their unnamed calls in the same order. Synchronous and asynchronous calls have one order together: a rank may wait
+///   for a call at once where another one waits for its handle later. Any number may be in flight. Calls of several
+///   threads are numbered as they come, so threads without a common order need names, or a group each. Where ranks
+///   disagree about a call, it fails on all of them, and the next one goes on. What Kolo does by itself (`split`, an
+///   optimizer, `broadcast_object`) takes no place in this order.
 /// - Buffers stay valid, and untouched by the caller, until completion. Any alignment is accepted. The input and the
 ///   output of an `_into` call must not overlap (else: invalid_argument).
 /// - Errors at the call: invalid_argument, duplicate_name, unsupported, not_initialized, out_of_memory, or the fatal
@@ -436,8 +437,8 @@ KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
 ///
 /// What cannot do without an absent rank fails on the ranks that call it (`Error` invalid_argument), and the job goes
 /// on: a collective whose root is absent; an alltoall; a scatter; a group that names a rank which has joined the world;
-/// a product with prescale. After `join_async` a rank's own submissions by name fail likewise until its join has ended;
-/// its unnamed calls wait for that end, as they wait for the unnamed calls of other threads.
+/// a product with prescale. After `join_async` a rank's own submissions fail likewise until its join has ended, but for
+/// synchronous calls without a name, which wait for that end.
 ///
 /// A rank that shuts down while others have joined ends the join with an error on them (rank_lost), and what the group
 /// does later fails. Not inside a callback of `on_done` (`Error` invalid_argument). Thread-safe; each rank of the group

@@ -278,7 +278,7 @@ KOLO_API void broadcast(const Group& group, const at::Tensor& inout, int root, c
 
 /// @name metrics
 /// The mean over all ranks, each rank's value counted `weight` times (its number of samples, say). Computed in float64.
-/// NaN when all weights are 0. Collective, unnamed.
+/// NaN when all weights are 0. Collective: one of the group's unnamed calls.
 /// @{
 
 [[nodiscard]] KOLO_API double average(double value, double weight = 1);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Small values between ranks: bytes, strings and trivially copyable types. Synchronous, unnamed: the order of calls is
-/// their name, as for every unnamed collective.
+/// Small values between ranks: bytes, strings and trivially copyable types. Synchronous. All ranks of a group make
+/// these calls in the same order, which is their own: they take no place among the unnamed collectives. Threads of one
+/// rank queue.
 #ifndef KOLO_OBJECTS_HPP
 #define KOLO_OBJECTS_HPP
 

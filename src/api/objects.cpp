@@ -1,24 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kolo/objects.hpp>
 
-#include <numeric>
+#include "api/context_impl.hpp"
+#include "api/submit.hpp"
 
 namespace kolo {
+namespace {
+
+void broadcast_own(const Group& group, std::string_view name, const TensorView& inout, int root) {
+  api::run_own(group, name, api::broadcast_request({}, inout, inout, true, root, size(group), {}));
+}
+
+Tensor allgather_own(const Group& group, std::string_view name, const ConstTensorView& in) {
+  return api::run_own(group, name, api::allgather_request({}, in, {}, group, {})).tensor;
+}
+
+}  // namespace
 
 std::string broadcast_bytes(const Group& group, const std::string& bytes, int root) {
+  const base::MutexLock lock(api::lock_of_own_calls(group));
   const bool is_root = rank(group) == root;
   std::uint64_t length = is_root ? bytes.size() : 0;
-  broadcast(group, TensorView(&length, DType::uint64, Shape{}), root);
+  broadcast_own(group, "kolo.broadcast_bytes (length)", TensorView(&length, DType::uint64, Shape{}), root);
   std::string result = is_root ? bytes : std::string(length, '\0');
-  broadcast(group, TensorView(result.data(), DType::uint8, Shape{static_cast<std::int64_t>(length)}), root);
+  broadcast_own(group, "kolo.broadcast_bytes",
+                TensorView(result.data(), DType::uint8, Shape{static_cast<std::int64_t>(length)}), root);
   return result;
 }
 
 std::vector<std::string> allgather_bytes(const Group& group, const std::string& bytes) {
+  const base::MutexLock lock(api::lock_of_own_calls(group));
   const std::uint64_t length = bytes.size();
-  const Tensor lengths = allgather(group, ConstTensorView(&length, DType::uint64, Shape{1}));
+  const Tensor lengths =
+      allgather_own(group, "kolo.allgather_bytes (lengths)", ConstTensorView(&length, DType::uint64, Shape{1}));
   const Tensor all =
-      allgather(group, ConstTensorView(bytes.data(), DType::uint8, Shape{static_cast<std::int64_t>(bytes.size())}));
+      allgather_own(group, "kolo.allgather_bytes",
+                    ConstTensorView(bytes.data(), DType::uint8, Shape{static_cast<std::int64_t>(bytes.size())}));
   std::vector<std::string> result;
   const char* next = static_cast<const char*>(all.data());
   for (const std::uint64_t one : lengths.as<std::uint64_t>()) {

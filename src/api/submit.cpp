@@ -62,8 +62,7 @@ class Claim {
   engine::Entry* entry_;
 };
 
-/// All of a submission that may throw. Of an unnamed call it comes before the call takes its number: a call that throws
-/// on one rank alone has not been made.
+/// All of a submission that may throw.
 std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Claim& claim, Request request) {
   engine::Entry& entry = claim.entry();
   const bool known = entry.signature && *entry.signature == request.signature;
@@ -89,30 +88,73 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
   return operation;
 }
 
+/// Waits for an operation whose memory is the caller's.
+void wait_for(engine::Engine& engine, detail::HandleState& operation) {
+  try {
+    engine.wait(operation, std::nullopt);
+  } catch (...) {
+    engine.end_now(operation, "an exception ended a wait");
+    throw;
+  }
+  if (operation.failed()) throw Error(operation.outcome());
+}
+
 Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_ptr<detail::HandleState>& operation) {
   claim.submitted();
   engine.submit(operation, true);
-  engine.wait(*operation, std::nullopt);
-  if (operation->failed()) throw Error(operation->outcome());
+  wait_for(engine, *operation);
   return {std::move(operation->room.result), std::move(operation->received_splits)};
 }
 
-/// An unnamed call that has its number.
-Result run_unnamed(engine::Engine& engine, engine::SetState& set, Claim& claim,
-                   const std::shared_ptr<detail::HandleState>& operation) {
-  operation->call = set.unnamed.call();
-  return submit_and_wait(engine, claim, operation);
+/// All of a call without a name that may throw. It comes before the call takes its number: a call that throws on one
+/// rank alone has not been made.
+std::shared_ptr<detail::HandleState> make_call(engine::Engine& engine, engine::SetState& set, Request request) {
+  if (!request.members.empty()) name_members({}, request);
+  auto operation = std::make_shared<detail::HandleState>();
+  operation->entry = &set.sequence.entry();
+  operation->signature = set.names.share(std::move(request.signature));
+  operation->ready = record(engine, request.device, request.streams);
+  operation->buffers = std::move(request.buffers);
+  operation->timeout = request.timeout;
+  operation->room = std::move(request.room);
+  operation->more_rooms = std::move(request.more_rooms);
+  operation->splits = std::move(request.splits);
+  operation->received_splits = std::move(request.received_splits);
+  return operation;
 }
 
-/// An unnamed call that cannot go by the express.
-Result run_by_log(engine::Engine& engine, engine::SetState& set, Claim& claim, Request request) {
-  const std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
-  set.unnamed.decline();
-  return run_unnamed(engine, set, claim, operation);
+/// The turn of a blocking call without a name.
+class Turn {
+ public:
+  Turn(engine::Engine& engine, engine::SetState& set) : engine_(engine), set_(set), turn_(engine.begin_call(set)) {}
+  ~Turn() {
+    if (!is_over_) engine_.end_call(set_, turn_, nullptr);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  /// Whether the call has avoided the log.
+  [[nodiscard]] bool express(const engine::ExpressCall& call) { return engine_.express(set_, turn_, call); }
+  void give_to_log(const std::shared_ptr<detail::HandleState>& operation) {
+    is_over_ = true;
+    engine_.end_call(set_, turn_, operation);
+  }
+
+ private:
+  engine::Engine& engine_;
+  engine::SetState& set_;
+  engine::Sequence::Turn turn_;
+  bool is_over_ = false;
+};
+
+/// A call that does not avoid the log.
+Result give_to_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail::HandleState>& operation) {
+  turn.give_to_log(operation);
+  wait_for(engine, *operation);
+  return {std::move(operation->room.result), std::move(operation->received_splits)};
 }
 
-/// An unnamed request on the CPU's memory, past the log if that is possible; whether it was.
-bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& request) {
+/// A call on the CPU's memory avoids the log if that is possible; whether it did.
+bool run_by_express(Turn& turn, Request& request) {
   const core::Signature& signature = request.signature;
   engine::ExpressCall call;
   call.kind = signature.kind;
@@ -131,7 +173,7 @@ bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& requ
     if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
     return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
   };
-  return engine.express(set, call);
+  return turn.express(call);
 }
 
 bool same_bits(double a, double b) noexcept {
@@ -209,17 +251,8 @@ std::shared_ptr<detail::HandleState> call(const Group& group, Request request) {
   const auto [engine, set] = group.parts();
   engine.check_usable();
   settle_device(group, {}, request);
-  if (!request.members.empty()) name_members({}, request);
-  auto operation = std::make_shared<detail::HandleState>();
-  operation->entry = &set.sequence.entry();
-  operation->signature = set.names.share(std::move(request.signature));
-  operation->ready = record(engine, request.device, request.streams);
-  operation->buffers = std::move(request.buffers);
-  operation->timeout = request.timeout;
-  operation->room = std::move(request.room);
-  operation->splits = std::move(request.splits);
-  operation->received_splits = std::move(request.received_splits);
-  engine.submit(operation, false);
+  std::shared_ptr<detail::HandleState> operation = make_call(engine, set, std::move(request));
+  engine.call(set, operation);
   return operation;
 }
 
@@ -240,7 +273,7 @@ std::shared_ptr<detail::HandleState> call_allreduce_of(const Group& group, const
     operation->signature = set.names.share(allreduce_signature(in, options));
   }
   set_call(*operation, in, out, options);
-  engine.submit(operation, false);
+  engine.call(set, operation);
   return operation;
 }
 
@@ -275,31 +308,43 @@ Result run(const Group& group, std::string_view name, Request request) {
     Claim claim(set.names.claim(name));
     return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
   }
-  Claim claim(set.names.claim_unnamed());
   if (request.device.kind != DeviceKind::cpu || request.signature.wire != core::Wire::own) {
-    return run_by_log(engine, set, claim, std::move(request));
+    const auto operation = make_call(engine, set, std::move(request));
+    Turn turn(engine, set);
+    return give_to_log(engine, turn, operation);
   }
-  if (run_by_express(engine, set, request)) {
-    return {std::move(request.room.result), std::move(request.received_splits)};
-  }
-  return run_unnamed(engine, set, claim, make_operation(engine, claim, std::move(request)));
+  Turn turn(engine, set);
+  engine.check_usable();  // the wait for the turn may have been long
+  if (run_by_express(turn, request)) return {std::move(request.room.result), std::move(request.received_splits)};
+  return give_to_log(engine, turn, make_call(engine, set, std::move(request)));
+}
+
+base::Mutex& lock_of_own_calls(const Group& group) {
+  const auto [engine, set] = group.parts();
+  engine.check_usable();
+  engine.check_may_wait();
+  return set.own_calls;
+}
+
+Result run_own(const Group& group, std::string_view name, Request request) {
+  const auto [engine, set] = group.parts();
+  engine.check_usable();
+  Claim claim(set.names.claim(name));
+  return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
 }
 
 void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const TensorView& out, bool in_place,
                            const AllreduceOptions& options) {
   check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
-  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
+  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu || options.send_as) {
     run(group, {}, allreduce_request({}, in, out, in_place, options));
     return;
   }
   const auto [engine, set] = group.parts();
   engine.check_usable();
   engine.check_may_wait();
-  Claim claim(set.names.claim_unnamed());
-  if (options.send_as) {
-    run_by_log(engine, set, claim, allreduce_request({}, in, out, in_place, options));
-    return;
-  }
+  Turn turn(engine, set);
+  engine.check_usable();
   engine::ExpressCall call;
   call.kind = core::CollectiveKind::allreduce;
   call.dtype = in.dtype();
@@ -308,8 +353,8 @@ void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const 
   call.prescale = options.prescale;
   call.postscale = options.postscale;
   call.buffer = buffer_of(in, out.data());
-  if (engine.express(set, call)) return;
-  run_unnamed(engine, set, claim, make_operation(engine, claim, allreduce_request({}, in, out, in_place, options)));
+  if (turn.express(call)) return;
+  give_to_log(engine, turn, make_call(engine, set, allreduce_request({}, in, out, in_place, options)));
 }
 
 }  // namespace kolo::api

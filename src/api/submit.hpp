@@ -3,9 +3,9 @@
 // From a `Request` (request.hpp) to an operation that the engine takes. A call goes one of these ways:
 //
 //   submit                   asynchronous, by name
-//   call                     asynchronous, without a name: the order of the calls is the name
-//   run                      synchronous: by name, or in the order of the calls, then by the express where that is
-//                            possible (control/express.hpp), else by the log
+//   call                     asynchronous, without a name: the order of the group's calls is the name
+//   run                      synchronous: by name, or in the order of the calls; then past the log where that is
+//                            possible (control/express.hpp)
 //   submit_allreduce, ..._into, call_allreduce, run_unnamed_allreduce
 //                            the same for one all-reduce of CPU memory, the call that training makes most: they compare
 //                            it with what the name, or the call, meant last time, and make a `Request` only when it
@@ -21,6 +21,7 @@
 #include <kolo/types.hpp>
 
 #include "api/request.hpp"
+#include "base/mutex.hpp"
 #include "engine/engine.hpp"
 
 namespace kolo::api {
@@ -38,7 +39,7 @@ void settle_device(const Group& group, std::string_view name, Request& request);
 /// one of them is being captured.
 std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
 
-/// Submits without a name, as the next of the group's unnamed asynchronous calls.
+/// Submits without a name, as the next of the group's calls.
 std::shared_ptr<detail::HandleState> call(const Group& group, Request request);
 /// An all-reduce of one tensor, as `call` of its request; without making one when an earlier call was alike.
 std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const TensorView& inout,
@@ -56,6 +57,12 @@ struct Result {
 /// Submits under the name - or, when it is empty, in the order of the calls, past the log where that is possible -,
 /// waits, and throws what went wrong.
 Result run(const Group& group, std::string_view name, Request request);
+
+/// Kolo's own calls have names that no program can use, so they take no place in the order of a program's calls. Only
+/// one thread at a time makes them: it holds this lock. Throws Error (invalid_argument) inside a callback.
+[[nodiscard]] base::Mutex& lock_of_own_calls(const Group& group);
+/// As `run`, under a name that begins with "kolo.". With the lock.
+Result run_own(const Group& group, std::string_view name, Request request);
 
 /// A synchronous all-reduce without a name, as `run` of its request; without making one when it passes by the log.
 void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const TensorView& out, bool in_place,

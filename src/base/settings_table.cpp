@@ -97,7 +97,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "bandwidth of the link times its latency."},
     {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
      "Unnamed blocking calls of up to this many bytes on one node send their data together with their readiness, and "
-     "do not use the log; 0 sends all unnamed calls through the log."},
+     "avoid the log once the group's unnamed call before is over; 0 sends all calls through the log."},
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
      "Messages between two ranks of a node are read from the sender's memory if they have more than this many bytes "
      "(and more than 8 KiB), and the system permits it; shorter ones are copied through shared memory. 0: none is "

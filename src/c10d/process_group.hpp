@@ -5,7 +5,7 @@
 // A process group that is made by itself is a world of its own, whose ranks meet in its store. Groups of some of its
 // ranks are Kolo's groups in that world, and end with it.
 //
-// Every collective is one of Kolo's unnamed asynchronous calls, and every message one of its messages. So all ranks
+// Every collective is one of Kolo's calls without a name, and every message one of its messages. So all ranks
 // make the same calls on a group in the same order, as with any backend. They may come from several threads, if the
 // program orders these.
 //

@@ -27,7 +27,7 @@ std::uint64_t bits_of(double value) noexcept {
 }  // namespace
 
 std::size_t Express::column_bytes(std::size_t capacity) noexcept {
-  return base::round_up(2 * kStride + 2 * base::round_up(capacity, kStride), base::kPageBytes);
+  return base::round_up(kHead + 2 * base::round_up(capacity, kStride), base::kPageBytes);
 }
 
 Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
@@ -37,8 +37,7 @@ Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape
                                    static_cast<std::uint64_t>(op) << 16 | static_cast<std::uint64_t>(dtype) << 8 |
                                    shape.rank());
   for (const std::int64_t extent : shape) hash = mix(hash, static_cast<std::uint64_t>(extent));
-  hash = mix(mix(hash, bits_of(prescale)), bits_of(postscale)) & kTagMask;
-  return hash == kByLog ? 1 : hash;
+  return mix(mix(hash, bits_of(prescale)), bits_of(postscale)) & kTagMask;
 }
 
 Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
@@ -47,23 +46,24 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   static_assert(sizeof(Line) == kStride && std::atomic<std::uint64_t>::is_always_lock_free);
   KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
-  for (std::uint64_t call = 0; call < 2; ++call) line(local_rank, call).word.store(0, std::memory_order_release);
+  for (core::Round call = 0; call < 2; ++call) line(local_rank, call).word.store(by_log(0), std::memory_order_release);
+  give(0);
 }
 
-void Express::begin() noexcept {
-  ++call_;
+void Express::begin(core::Round call) noexcept {
+  KOLO_CHECK(call >= call_) << "call " << call << " after " << call_;
+  call_ = call;
   seen_ = 0;
   verdict_ = Verdict::undecided;
 }
 
 void Express::speak(Tag tag) noexcept {
-  std::uint64_t& own = own_words_[call_ % 2];
-  const std::uint64_t word = pack(call_, tag);
-  if (line(local_rank_, call_).word.compare_exchange_strong(own, word, std::memory_order_acq_rel)) {
-    own = word;
-    return;
+  word_ = spoken(call_, tag);
+  std::atomic<std::uint64_t>& at = line(local_rank_, call_).word;
+  std::uint64_t before = at.load(std::memory_order_relaxed);
+  // Of an older call; or a peer has demoted this one.
+  while (before != by_log(call_) && !at.compare_exchange_weak(before, word_, std::memory_order_acq_rel)) {
   }
-  KOLO_CHECK(own == pack(call_, kByLog)) << "somebody else wrote into an express line";
 }
 
 /// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
@@ -79,39 +79,33 @@ void Express::expect(std::size_t bytes) const noexcept {
 
 Express::Verdict Express::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
-  const std::uint64_t own = own_words_[call_ % 2];
-  if (own == pack(call_, kByLog)) return verdict_ = Verdict::by_log;
   for (; seen_ < ranks(); ++seen_) {
-    const std::uint64_t word = line(seen_, call_).word.load(std::memory_order_acquire);
-    if (word == own) continue;
-    if (!same_call(word, own)) return Verdict::undecided;
-    return verdict_ = Verdict::by_log;
+    const std::atomic<std::uint64_t>& at = line(seen_, call_).word;
+    std::uint64_t word = at.load(std::memory_order_acquire);
+    if (word == word_) continue;
+    const bool is_given = given(seen_).load(std::memory_order_acquire) >= call_;
+    if (is_given) word = at.load(std::memory_order_acquire);  // it may have spoken before
+    if (is_given && word == word_) continue;
+    if (is_given || word == by_log(call_)) return verdict_ = Verdict::by_log;
+    // Another signature, or a word of long ago, which looks the same.
+    if (word >> kTagBits == word_ >> kTagBits) return demote();
+    return Verdict::undecided;
   }
   return verdict_ = Verdict::together;
 }
 
 Express::Verdict Express::demote() noexcept {
-  if (look() != Verdict::undecided) return verdict_;
-  const std::uint64_t own = own_words_[call_ % 2];
-  const std::uint64_t by_log = pack(call_, kByLog);
+  if (verdict_ != Verdict::undecided) return verdict_;
   bool together = true;
   for (int rank = 0; rank < ranks(); ++rank) {
     std::atomic<std::uint64_t>& at = line(rank, call_).word;
     std::uint64_t word = at.load(std::memory_order_acquire);
-    while (!same_call(word, by_log)) {
-      if (at.compare_exchange_weak(word, by_log, std::memory_order_acq_rel)) word = by_log;
+    while (word != word_ && word != by_log(call_)) {
+      if (at.compare_exchange_weak(word, by_log(call_), std::memory_order_acq_rel)) word = by_log(call_);
     }
-    together = together && word == own;
+    together = together && word == word_;
   }
   return verdict_ = together ? Verdict::together : Verdict::by_log;
-}
-
-void Express::resume(std::uint64_t call) noexcept {
-  call_ = call;
-  for (const std::uint64_t over : {call, call + 1}) {
-    std::uint64_t& own = own_words_[over % 2] = pack(over, kByLog);
-    line(local_rank_, over).word.store(own, std::memory_order_release);
-  }
 }
 
 }  // namespace kolo::control

@@ -1,49 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The express: short unnamed blocking calls of one node, without the log. A rank stores one word, with its input beside
-// it, which says "ready for this". When all words are there, each rank takes what it needs from all inputs by itself
-// (engine/express_data.hpp). This file is the protocol on memory that somebody else shares. Nothing here waits.
+// The express: short blocking calls without a name, inside one node, without the log. A rank stores one word, with its
+// input beside it, which says "ready for this". When all words are there, each rank takes what it needs from all inputs
+// by itself (engine/express_data.hpp). This file is the protocol on the shared memory. Nothing here waits.
 //
-// Why no order can matter. The unnamed blocking calls of a set are numbered by each rank in its own order, one at a
-// time (threads queue for them). A rank returns from call k before it begins call k + 1. So all ranks agree on the
-// order of these calls without a word, and none of them can stand between two entries of the log in a way that anybody
-// could see: named operations run beside it, as they run beside each other.
+// Numbers. A call is the number that it has in its rank's sequence (messages.hpp, "Sequences"). Asynchronous calls have
+// numbers, too, and go by the log.
 //
-// Words. A rank has two *lines*, for odd and for even calls. A line's first eight bytes are its *word*: the number of
-// the call (16 bits of it) and a *tag* (48 bits), a hash of the signature. The tag `kByLog` says "use the log". The
-// rest of the line holds inputs of up to 120 bytes: a line is two of the processor's, which fetches both. Longer inputs
-// lie in a payload, of which there are two as well. Words are written by compare-and-swap, once in each call.
+// Memory. A rank has two *lines*, for odd and for even calls, a payload beside each, and one *given* word. A line
+// begins with its *word*. The rest of the line holds inputs of up to 120 bytes, the payload longer ones.
 //
-// The verdict on a call is a function of the words of all ranks, so it is the same everywhere:
+//   spoken   In the line: this rank makes call k with this signature, and waits. Only this rank writes it.
+//   by log   In the line: call k goes by the log. Only a peer writes it, over a word of an older call, or over one of k
+//            with another signature.
+//   given    The last call that this rank has given to the log. It grows, and needs no line.
 //
-//   together   all have the same tag, other than kByLog: the call is done with the inputs beside the words
-//   by log     two differ, or one is kByLog: every rank submits the call to the log, with its whole signature, as if
-//              there were no express. So all ranks get the log's sentence about a mismatch.
+// Verdict on call k, the same on all ranks that ask:
 //
-// A call that cannot go this way (too long, another kind) is begun with kByLog, and goes to the log at once. A rank
-// does not wait long for words: it *demotes* the call. That writes kByLog into the lines of ranks that have not spoken.
-// They find it when they come, and follow. In the log waits sleep, have deadlines, and find out who is missing. A rank
-// that is dead, has left, or has failed never speaks, so its peers end in the log as well.
+//   together  All have spoken k with the same signature. Nobody overwrites such a word: a peer that speaks k, too, has
+//             said the same, or the words are not all alike.
+//   by log    A line says so, or a rank has given k or a later call, and has not spoken k. It never will: a rank speaks
+//             k before it gives a later call, and a line is read again after the given word.
 //
-// Reuse. A rank begins call k when it has ended call k - 1. If that went together, all have begun it; if it went by the
-// log, too, for all have submitted it (or there is a fatal error, and nobody begins another call). So a rank that
-// begins call k knows that all have begun k - 1, and have ended k - 2: it may write line and payload of call k over
-// those of call k - 2. There is one exception. The log fails a call that a rank which has *left* the job will never
-// make, though others may still be in the call before. So the express is closed (by the engine) from the moment that
-// the log says that a rank has left: calls go to the log without a word, and nothing is written over.
+// A rank that has waited long enough *demotes* the call: it writes "by log" over all words that differ from its own.
+// That is a compare-and-swap, as speaking is, so a rank speaks before it, or finds it. Dead ranks, and those that have
+// left or joined, never speak; their peers end in the log.
 //
-// Joining. A rank that is absent (messages.hpp) makes no calls and never speaks. Since a demotion waits, the express is
-// closed from the moment that the log says that a rank has joined. When all have joined, they go on from the number
-// that the log says. A word of long ago could have the same 16 bits as a later call. So the first call goes by the log
-// on all ranks, and each writes all its words anew before it submits that call.
+// When a rank may speak k, and so read and write lines: only when it knows that its call k - 1 is *over*. (Otherwise it
+// gives k to the log.) Then every member has made k - 1. A rank makes a call only when it has ended its part here in
+// all earlier ones. So nobody looks at lines of k - 2 and earlier any more, and those of k may be written over them.
+// Lines of k - 1 are the other ones of the pair. The next user of this pair is k + 2, for which k + 1 must be over, so
+// every member has ended k. The engine closes the express where a call can be over that a member has not made: when a
+// rank has left, and after a fatal error. It is closed, too, while a rank has joined, only because waiting for it is
+// useless.
 //
-// The log knows an unnamed call by the same number, so its rounds of unnamed calls have gaps, the same on all ranks.
+// A rank gives its first call of a new set to the log. When that is over, all members have made their ends of the
+// express in the set's memory, which others had before.
 //
-// Two signatures with the same hash would be taken for equal: one in 2^48 of the mistakes that a program makes. Even
-// then nothing but the express's own memory and the caller's own buffers is touched.
+// No two calls of one signature have the same word. Words of different signatures are equal by chance: one in 2^48 of
+// the mistakes that a program makes. Even then nothing but this memory and the caller's own buffers is touched.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -53,19 +50,18 @@
 
 namespace kolo::control {
 
-/// One rank's end of it. One thread at a time: whichever makes the unnamed call.
+/// One rank's end of it. One thread at a time, but for `give`.
 class Express {
  public:
   using Tag = std::uint64_t;
-  static constexpr Tag kByLog = 0;
   enum class Verdict : std::uint8_t { undecided, together, by_log };
 
-  /// What must agree, as a tag; never kByLog. `shape` is what the signature's would be.
+  /// What must agree. `shape` is what the signature's would be.
   static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
                     double prescale = 1, double postscale = 1, int root = 0) noexcept;
 
-  /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. No rank looks at a peer's
-  /// before that one has made its end. `capacity`: the longest input that a payload holds.
+  /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. `capacity`: the longest
+  /// input that a payload holds.
   Express(base::Columns columns, std::size_t capacity, int local_rank);
   /// A multiple of the page size.
   [[nodiscard]] static std::size_t column_bytes(std::size_t capacity) noexcept;
@@ -73,24 +69,17 @@ class Express {
   [[nodiscard]] int ranks() const noexcept { return columns_.size(); }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-  /// The number of the call that was begun last: 1, 2, ...
-  [[nodiscard]] std::uint64_t call() const noexcept { return call_; }
 
-  /// Begins the next call: now this rank's room and payload may be written. It has ended the one before.
-  void begin() noexcept;
+  /// Begins a call, greater than all before; or the last one again, in which this rank has not spoken. Now this rank's
+  /// room and payload may be written.
+  void begin(core::Round call) noexcept;
   /// Says this rank's word, once it has begun. Afterwards the verdict may be asked for.
   void speak(Tag tag) noexcept;
   /// A hint, once this rank has spoken: the next call's input may be as long as this.
   void expect(std::size_t bytes) const noexcept;
-  /// Begins the next call and says that it goes by the log.
-  void say_by_log() noexcept {
-    begin();
-    speak(kByLog);
-  }
-  /// Counts a call and says nothing: what remains when the express is closed.
-  void pass_over() noexcept { begin(); }
-  /// No rank is in a call, and all go on after this one, with a call that all pass over.
-  void resume(std::uint64_t call) noexcept;
+  /// This rank has given the call to the log. Its part here in all earlier ones has ended. Any thread, in the order of
+  /// the calls.
+  void give(core::Round call) noexcept { given(local_rank_).store(call, std::memory_order_release); }
 
   /// Looks at the peers' words. Costs one line for each peer that has not been seen to speak.
   [[nodiscard]] Verdict look() noexcept;
@@ -99,7 +88,7 @@ class Express {
 
   /// Places for a rank's input: kRoom bytes in its line, aligned to 8, and `capacity()` bytes elsewhere, aligned to 64.
   /// The own ones are written between `begin` and `speak`; the peers' are read between the verdict `together` and the
-  /// next `begin`.
+  /// end of the call.
   static constexpr std::size_t kRoom = 120;
   [[nodiscard]] std::byte* room(int local_rank) const noexcept { return line(local_rank, call_).room; }
   [[nodiscard]] std::byte* payload(int local_rank) const noexcept { return payload(local_rank, call_); }
@@ -111,25 +100,34 @@ class Express {
   };
   // From line to line: processors fetch the other half of 128 bytes as well.
   static constexpr std::size_t kStride = 128;
+  static constexpr std::size_t kHead = 3 * kStride;  // two lines, and the given word
   static constexpr int kTagBits = 48;
   static constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kTagBits) - 1;
+  static constexpr std::uint64_t kByLog = std::uint64_t{1} << 63;
 
-  static constexpr std::uint64_t pack(std::uint64_t call, Tag tag) noexcept { return call << kTagBits | tag; }
-  static constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept { return a >> kTagBits == b >> kTagBits; }
-  [[nodiscard]] Line& line(int local_rank, std::uint64_t call) const noexcept {
+  static constexpr std::uint64_t by_log(core::Round call) noexcept { return kByLog | call; }
+  /// The last 15 bits of the number stand before the tag. The others are added to it, so that the words of one
+  /// signature are all different.
+  static constexpr std::uint64_t spoken(core::Round call, Tag tag) noexcept {
+    return (call << kTagBits & ~kByLog) | ((tag + (call >> 15)) & kTagMask);
+  }
+  [[nodiscard]] Line& line(int local_rank, core::Round call) const noexcept {
     return *reinterpret_cast<Line*>(columns_[local_rank] + call % 2 * kStride);
   }
-  [[nodiscard]] std::byte* payload(int local_rank, std::uint64_t call) const noexcept {
-    return columns_[local_rank] + 2 * kStride + call % 2 * payload_bytes_;  // behind the lines
+  [[nodiscard]] std::atomic<std::uint64_t>& given(int local_rank) const noexcept {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(columns_[local_rank] + 2 * kStride);
+  }
+  [[nodiscard]] std::byte* payload(int local_rank, core::Round call) const noexcept {
+    return columns_[local_rank] + kHead + call % 2 * payload_bytes_;
   }
 
   const base::Columns columns_;
   const int local_rank_;
   const std::size_t capacity_;
   const std::size_t payload_bytes_;  // from one payload to the other
-  std::uint64_t call_ = 0;
-  std::array<std::uint64_t, 2> own_words_{};  // what the own lines hold
-  int seen_ = 0;                              // local ranks below this have said the same as this rank
+  core::Round call_ = 0;
+  std::uint64_t word_ = 0;  // what this rank has spoken in it
+  int seen_ = 0;            // local ranks below this have said the same as this rank
   Verdict verdict_ = Verdict::undecided;
 };
 

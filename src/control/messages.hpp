@@ -47,10 +47,6 @@
 //               id that is evicted it forgets as the others do; what it has in flight is listed as round 1 from then
 //               on, and nobody sends it again.
 //   averages    are over those that contribute, and over the absent that want it (`Joined::counts`).
-//   unnamed     calls may pass by the log (express.hpp), so an absent rank cannot know their number from the log.
-//               `Joined` says how many the rank has begun, and `JoinEnded` the most that any member has: the next is
-//               the one after that, on all of them. Between the first `RankJoined` and the end none passes by the log,
-//               for an absent rank would have to take part.
 //   refused     What names an absent rank as its root, kinds in which each rank sends and receives, and products of
 //               scaled numbers, which have no neutral element, fail (`Failed`); and so does a process set that names a
 //               rank which has joined the world, and has not asked for that set before. The job goes on.
@@ -65,10 +61,13 @@
 //               join may last as long as the others work. Then it asks (`Overdue::join`); every member answers whether
 //               it has joined, and the error names those that have not.
 //
-// Sequences. The unnamed asynchronous calls of a rank in a set are its *sequence* there, in the order in which they
-// were made; a call's number in it, from 1, is its identity. (Blocking unnamed calls are rounds of the empty name, and
-// another order: the two do not match each other.) There are no ids, no rounds and no plans:
+// Sequences. The calls of a rank in a set that have no name, blocking and asynchronous ones, are its *sequence* there,
+// in the order in which they were made; a call's number in it, from 1, is its identity. There are no ids, no rounds and
+// no plans:
 //
+//   express  A short blocking call may avoid the log (express.hpp). Then it does so on all members, and nothing of the
+//            sequence is in flight in the log. So a number that is missing here is missing on every link, and between
+//            two messages.
 //   up       `SequenceGrown` says what follows what was said last: how many calls of which signature, one after
 //            another. Each link has numbers of its own for the signatures, which the sender gives (sequence.hpp). So a
 //            thousand calls of one signature are a few bytes, and nothing waits for an agreement about a number.
@@ -79,9 +78,11 @@
 //            disputed fails on every member (`SequenceFailed`), and the next one goes on.
 //   leaving  `Left` says how far the rank has come in each set. Later calls can never be complete. Whoever has made one
 //            asks (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may run.
-//   joining  `Joined` and `RankJoined` say how far the rank has come. It contributes to what it has made, and to
-//            nothing later; `SequenceAppended` brings the signatures that it does not know. What it had made reaches
-//            the sequencer after its `Joined`, perhaps: the end waits for that. Then all members go on from one number.
+//   joining  `Joined` and `RankJoined` say how far the rank has come in the log. It contributes to what it has made,
+//            and to nothing later; `SequenceAppended` brings the signatures that it does not know. What it had made
+//            reaches the sequencer after its `Joined`, perhaps: the end waits for that. Then all members go on from one
+//            number, the greatest that any of them has made (`JoinEnded`). The log alone does not know it: the last
+//            calls may have avoided it.
 //   waits    are asked about under a name that no program can use (`kSequence`), and the call's number as its round.
 #pragma once
 
@@ -132,7 +133,7 @@ struct Declared {
     std::vector<std::int32_t> ranks;
   };
   core::SetId set = core::kGlobalSet;
-  std::string name;  ///< empty for a set's unnamed calls
+  std::string name;
   core::Round round = 0;
   /// The id and generation that the submitter knows this name by; kNoTensor when it knows none. A declaration that
   /// refers to an evicted generation is void: its ranks send it again when they read of the eviction.
@@ -165,7 +166,7 @@ struct Overdue {
   std::vector<std::int32_t> members = {};  ///< as in `Declared`, here and below
   /// It waits for the others to join: `name` is empty, and `round` is the number of the set's join, from 1.
   bool join = false;
-  core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of an unnamed call, for a warning
+  core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of a call without a name, for a warning
   bool asked = false;  ///< the program asks: it is answered each time, and nobody is warned
 };
 
@@ -208,7 +209,7 @@ struct RankLost {
 
 /// A rank has called shutdown() and will submit nothing more.
 struct Left {
-  /// How many calls of its sequence in a set the rank has made; where it has made none, the set is left out.
+  /// The last call of its sequence in a set that the rank has made; where it has made none, the set is left out.
   struct Sequence {
     core::SetId set = core::kGlobalSet;
     core::Round calls = 0;
@@ -217,7 +218,8 @@ struct Left {
   std::vector<Sequence> sequences = {};
 };
 
-/// All members below have made these calls of a set's sequence, which follow those of the message before.
+/// All members below have made these calls of a set's sequence, which follow one another, and come after those of the
+/// message before.
 struct SequenceGrown {
   /// So many calls of one signature, one after another.
   struct Repeat {
@@ -252,9 +254,9 @@ struct Joined {
   std::uint64_t read = 0;               ///< so many entries of the log
   std::uint64_t steps = 0;              ///< that the rank has ended in the set
   std::vector<Submission> submissions;  ///< by name, ascending
-  core::Round calls = 0;                ///< unnamed ones that the rank has begun, past the log or not
+  core::Round calls = 0;                ///< the last of its sequence that the rank has made, in the log or past it
   bool counts = false;                  ///< averages are over this rank, too, while it is absent
-  core::Round sequence = 0;             ///< calls of its sequence that the rank has made
+  core::Round sequence = 0;             ///< the last that the rank has given to the log
 };
 
 using UpMessage =
@@ -370,7 +372,7 @@ struct Stalled {
   std::vector<std::int32_t> members = {};
   bool join = false;  ///< as in `Overdue`: who has not joined
   core::Round round = 0;
-  core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of an unnamed call
+  core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of a call without a name
   bool asked = false;                                           ///< as in `Overdue`: no warning
 };
 
@@ -409,7 +411,7 @@ struct JoinEnded {
   std::uint64_t steps = 0;         ///< ended by every member from here on
   ErrorCode code = ErrorCode::ok;  ///< why it failed
   std::string message = {};
-  core::Round calls = 0;  ///< the number of the last unnamed call that any of them has begun
+  core::Round calls = 0;  ///< the last of its sequence that any of them has made
 };
 
 /// The first fatal error: every handle fails with it, now and later. Nothing follows it in the log.

@@ -45,14 +45,13 @@ struct Participant::Impl {
 
   // ---- submitting
 
-  void submit(SlotId number, const std::shared_ptr<const Signature>& signature, Round round) {
+  void submit(SlotId number, const std::shared_ptr<const Signature>& signature) {
     Slot& slot = slots[number];
     KOLO_CHECK(slot.set != nullptr && slot.set->member) << "no slot of this rank: " << number;
     KOLO_CHECK(!slot.set->is_dropped) << "process set " << slot.set->number << " was dropped";
     KOLO_CHECK(slot.set->join == kNoSlot) << "this rank has joined in process set " << slot.set->number;
     KOLO_CHECK(!slot.in_flight) << "'" << slot.name << "' is in flight already";
-    KOLO_CHECK(round == 0 || round > slot.round) << "round " << round << " after " << slot.round;
-    slot.round = round == 0 ? slot.round + 1 : round;
+    ++slot.round;
     slot.in_flight = true;
     if (slot.current && (slot.current == signature || *slot.current == *signature)) {
       if (slot.current != signature) slot.current = signature;
@@ -65,9 +64,10 @@ struct Participant::Impl {
     if (publisher.lacks_somebody(slot)) publisher.ask(slot, 0, false);
   }
 
-  Round call(Set& set, const std::shared_ptr<const Signature>& signature, std::uint64_t count) {
+  void call(Set& set, const std::shared_ptr<const Signature>& signature, Round first, std::uint64_t count) {
     KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot && !has_said_left) << "process set " << set.number;
-    return calls.call(set, signature, count);
+    KOLO_CHECK(first > std::max(set.sequence.made, set.sequence.passed) && count > 0) << "call " << first;
+    calls.call(set, signature, first, count);
   }
 
   SlotId ask_for_set(const Members& ranks, const std::string& name) {
@@ -77,7 +77,7 @@ struct Participant::Impl {
     Members members = ranks;
     std::sort(members.begin(), members.end());
     const SlotId number = slots.open_request(members, name);
-    submit(number, signature, 0);
+    submit(number, signature);
     return number;
   }
 
@@ -93,7 +93,8 @@ struct Participant::Impl {
     }
     Left& left_last = publisher.outbox().left.emplace(Left{rank});
     for (const auto& [number, set] : slots.sets()) {
-      if (set.sequence.said.calls() > 0) left_last.sequences.push_back({number, set.sequence.said.calls()});
+      const Round calls_made = std::max(set.sequence.made, set.sequence.passed);
+      if (calls_made > 0) left_last.sequences.push_back({number, calls_made});
     }
   }
 
@@ -101,11 +102,7 @@ struct Participant::Impl {
 
   void on(const Assigned& entry, std::vector<Action>&) {
     Set& set = slots.set_in_log(entry.set);
-    const bool is_reserved = entry.id < core::kReservedIds || entry.id >= core::kFirstRow;
-    require(entry.name.empty() ? entry.id == set.base + core::kUnnamed : !is_reserved,
-            "an id was assigned that is in use");
     slots.reserve_id(entry.id);
-    if (entry.name.empty()) set.unnamed_generation = entry.generation;
     if (!set.member) {
       slots.slot_of(entry.id) = kNoSlot;
       return;
@@ -131,7 +128,7 @@ struct Participant::Impl {
     require(slots.is_known(entry.id), "an id was evicted that means nothing");
     const SlotId number = slots.slot_of(entry.id);
     if (number == kNoSlot) return;
-    require(!slots[number].name.empty() && slots[number].part == nullptr, "an id was evicted that is still needed");
+    require(slots[number].part == nullptr, "an id was evicted that is still needed");
     slots.slot_of(entry.id) = kNoSlot;
     Slot& slot = slots[number];
     if (slot.counted) publisher.clear_word(entry.id);
@@ -212,7 +209,8 @@ struct Participant::Impl {
     if (entry.join) {
       answer.submitted = has_joined || set->second.joins >= entry.round;
     } else if (entry.members.empty() && entry.name == kSequence) {
-      answer.submitted = has_joined || set->second.sequence.said.calls() >= entry.round;
+      const participant::Sequence& sequence = set->second.sequence;
+      answer.submitted = has_joined || std::max(sequence.made, sequence.passed) >= entry.round;
     } else {
       answer.submitted = entry.round == 0 || has_joined || (number != kNoSlot && slots[number].round >= entry.round);
     }
@@ -226,7 +224,8 @@ struct Participant::Impl {
 
   void on(const SetAdded& entry, std::vector<Action>& actions) {
     require(slots.sets().count(entry.set) == 0, "a process set was added that there is already");
-    require(!slots.is_known(entry.base) || slots.slot_of(entry.base) == kNoSlot,
+    const auto has_row = [&entry](const auto& item) { return item.second.base == entry.base; };
+    require(std::none_of(slots.sets().begin(), slots.sets().end(), has_row),
             "a row of ids was reserved that is in use");
     Members members = entry.members;
     std::sort(members.begin(), members.end());
@@ -316,8 +315,8 @@ SlotId Participant::open(SetId set, const std::string& name) {
   return impl_->slots.open(impl_->slots.set_of(set), name);
 }
 
-void Participant::submit(SlotId slot, const std::shared_ptr<const Signature>& signature, Round round) {
-  impl_->submit(slot, signature, round);
+void Participant::submit(SlotId slot, const std::shared_ptr<const Signature>& signature) {
+  impl_->submit(slot, signature);
 }
 
 void Participant::completed(SetId set) {
@@ -327,11 +326,13 @@ void Participant::completed(SetId set) {
   impl_->publisher.finish_dropped(known);
 }
 
-Round Participant::call(SetId set, const std::shared_ptr<const Signature>& signature, std::uint64_t count) {
-  return impl_->call(impl_->slots.set_of(set), signature, count);
+void Participant::call(SetId set, const std::shared_ptr<const Signature>& signature, Round first, std::uint64_t count) {
+  impl_->call(impl_->slots.set_of(set), signature, first, count);
 }
 
-Round Participant::calls(SetId set) const { return impl_->slots.set_of(set).sequence.said.calls(); }
+void Participant::pass(SetId set, Round last) {
+  participant::UnnamedCalls::pass(impl_->slots.set_of(set).sequence, last);
+}
 
 void Participant::overdue_call(SetId set, Round call, core::CollectiveKind kind, double waited_s, bool deadline,
                                bool running) {

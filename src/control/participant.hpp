@@ -12,9 +12,9 @@
 // A set other than the world's is asked for by its members alone (`ask_for_set`; messages.hpp). No `RunBatch` answers
 // that: `SetMade` does (or `FailSlot`). A rank that has done with a set drops it.
 //
-// Unnamed asynchronous calls (`call`) have no slots: they are numbered, and run or fail in the order of their numbers
+// Calls without a name (`call`) have no slots: they are numbered, and run or fail in the order of their numbers
 // (`RunCalls`, `FailCall`), but for the last ones of a rank, which fail together when another one has left
-// (`FailLastCalls`).
+// (`FailLastCalls`). Some avoid the log (express.hpp): their numbers are missing here.
 //
 // A rank that is out of data joins (`join`; messages.hpp). Until the others have joined as well it submits nothing in
 // that set, and executes what they do: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank
@@ -118,7 +118,7 @@ struct JoinDone {
   core::SetId set = core::kGlobalSet;
   std::int32_t last = -1;  ///< all members have joined, this one after the others
   SlotId slot = 0;
-  core::Round calls = 0;  ///< the number of the last unnamed call of any member, as far as it is known here
+  core::Round calls = 0;  ///< the number of the last call without a name of any member
   Status status = {};     ///< why it failed
 };
 /// All members have dropped it.
@@ -165,17 +165,16 @@ class Participant {
   Participant(const Participant&) = delete;
   Participant& operator=(const Participant&) = delete;
 
-  /// The slot of a name (the empty name: the set's unnamed calls), made when it is new. The set must exist.
+  /// The slot of a name, made when it is new. The set must exist.
   SlotId open(core::SetId set, const std::string& name);
   /// Submits a slot that is not in flight. The same pointer as last time is the fast path: nothing is compared.
-  /// `round`: the number of an unnamed call, greater than the last one's, where not all of them come this way; 0: the
-  /// next.
-  void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature, core::Round round = 0);
-  /// Makes the next call of the set's sequence, or the next ones, and returns the number of the last. The same pointer
-  /// as last time is the fast path.
-  core::Round call(core::SetId set, const std::shared_ptr<const core::Signature>& signature, std::uint64_t count = 1);
-  /// How many calls of the set's sequence this rank has made.
-  [[nodiscard]] core::Round calls(core::SetId set) const;
+  void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature);
+  /// Makes a call of the set's sequence, or several of one signature; the number of the first. The same pointer as last
+  /// time is the fast path. Numbers grow. Those that are missing have avoided the log, with nothing in flight there.
+  void call(core::SetId set, const std::shared_ptr<const core::Signature>& signature, core::Round first,
+            std::uint64_t count = 1);
+  /// All calls of the set's sequence up to this one are over here, in the log or past it. Before `leave`.
+  void pass(core::SetId set, core::Round last);
   /// A call of the set's sequence, in flight, has waited for `waited_s` seconds; `running`: its batch has been handed
   /// out.
   void overdue_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s, bool deadline,
@@ -184,7 +183,7 @@ class Participant {
   /// name is in flight. The slot ends with the request.
   SlotId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
   /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The slot
-  /// ends with the join. `calls`: how many unnamed calls it has begun, where not all of them come this way. `counts`:
+  /// ends with the join. `calls`: the number of its last call without a name, where that has avoided the log. `counts`:
   /// averages are over it all the same.
   SlotId join(core::SetId set, core::Round calls = 0, bool counts = false);
   /// This rank submits nothing more in the set, once. What is in flight there goes on, and the set with it.

@@ -49,7 +49,7 @@ std::uint64_t BatchRoom::add_alike(const core::Signature& signature, std::int64_
 
 void Planner::note(TensorId id) {
   Tensor& tensor = tensors_[id];
-  if (tensor.reserved || tensor.seen == step_) return;  // unnamed calls belong to no step
+  if (tensor.seen == step_) return;
   tensor.seen_before = tensor.seen;
   tensor.seen = step_;
   tensor.seen_as = tensor.came;

@@ -32,6 +32,7 @@ class UpRanges {
     }
     members(m);
     require(m.name != kSequence, "a sequence was declared as a name");
+    require(!m.name.empty() || !m.members.empty(), "a tensor has no name");
     if (m.members.empty()) return;
     require(m.id == core::kNoTensor && m.round == 1, "a request that names its members is no round of a name");
     for (const Declared::Variant& variant : m.variants) {
@@ -86,6 +87,7 @@ class UpRanges {
   }
   void operator()(const Joined& m) const {
     rank(m.rank);
+    require(m.sequence <= m.calls && m.calls <= kMostCalls, "a call has no such number");
     const auto& listed = m.submissions;
     const auto ascend = [](const auto& a, const auto& b) { return a.name >= b.name; };
     require(std::adjacent_find(listed.begin(), listed.end(), ascend) == listed.end(), "names do not ascend");
@@ -120,7 +122,10 @@ class LogRanges {
  public:
   LogRanges(std::int32_t size, std::uint32_t capacity) : world_(size), size_(size), capacity_(capacity) {}
 
-  void operator()(const Assigned& m) const { id(m.id); }
+  void operator()(const Assigned& m) const {
+    id(m.id);
+    require(!m.name.empty(), "a tensor has no name");
+  }
   void operator()(const Evicted& m) const { id(m.id); }
   void operator()(const BatchAppended& m) const { batch(m.members); }
   void operator()(const PlanDefined& m) const {
@@ -177,15 +182,14 @@ class LogRanges {
     require(m.code != ErrorCode::ok, "an operation fails without an error");
   }
   void operator()(const JoinEnded& m) const {
+    require(m.calls <= kMostCalls, "a call has no such number");
     if (m.code == ErrorCode::ok) return world_.rank(m.last);
     require(m.last == -1, "a join that failed has a last rank");
   }
 
  private:
-  /// Of a tensor, or of the unnamed calls of a set.
-  void id(core::TensorId id) const {
-    require(id < capacity_ || core::is_row(id - core::kUnnamed), "there is no such id");
-  }
+  /// Of a name.
+  void id(core::TensorId id) const { require(id >= core::kReservedIds && id < capacity_, "there is no such id"); }
   void batch(const std::vector<core::TensorId>& members) const {
     require(!members.empty(), "a batch has no members");
     for (const core::TensorId member : members) id(member);

@@ -12,7 +12,7 @@
 // What a child that does not speak for a set (relay/table.hpp) has said stays: the sequencer does not take it for the
 // ranks that are absent (their `Joined` speaks for them), and the end of the join clears it.
 //
-// Unnamed asynchronous calls are merged by their numbers (sequence.hpp). What a joined rank had made is waited for as
+// Calls without a name are merged by their numbers (sequence.hpp). What a joined rank had made is waited for as
 // far as its `Joined` says, by everybody above it: only a message of its own node's is there before.
 //
 // Rounds need no book-keeping beyond this, because children are never more than one round apart: round k+1 begins when
@@ -187,16 +187,8 @@ struct Relay::Impl {
     if (set.sequence->up().has_news()) up.emplace_back(set.sequence->up().take());
   }
 
-  void note_run(SetId number, std::uint64_t calls) {
-    Set& set = table.set_of(number);
-    if (!set.children.empty()) sequence_of(set).note_run(calls);
-  }
-
-  void on(const SequenceAppended& entry) {
-    note_run(entry.set, entry.calls);
-    note_batch(table.set_of(entry.set), false);
-  }
-  void on(const SequenceFailed& entry) { note_run(entry.set, 1); }
+  void on(const SequenceAppended& entry) { note_batch(table.set_of(entry.set), false); }
+  void on(const SequenceFailed& entry) { table.set_of(entry.set); }
   void on(const SequenceEnded& entry) { table.set_of(entry.set); }
 
   // ---- joining
@@ -241,7 +233,6 @@ struct Relay::Impl {
     if (entry.code == ErrorCode::ok) {  // nothing is in flight
       fresh.forget_names(set.number);
       for (const TensorId id : table.ids_of(set)) table.find(id)->gathered.reset();
-      if (set.sequence) set.sequence->restart();
     }
     set.joined.clear();
     hear_speakers(set);

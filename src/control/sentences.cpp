@@ -42,7 +42,7 @@ std::string cannot_run(const std::string& subject, core::CollectiveKind kind, co
 }
 
 /// Whether the order of the calls is the name.
-bool is_call(const std::string& name) { return name.empty() || name == kSequence; }
+bool is_call(const std::string& name) { return name == kSequence; }
 
 /// What a rank does that the others wait for.
 const char* deed_of(bool join, bool group) {
@@ -100,8 +100,7 @@ std::string group_of(const std::string& name, const std::vector<std::int32_t>& m
 std::string subject(const std::string& group, const std::string& name, core::Round round,
                     const std::vector<std::int32_t>& members) {
   if (!members.empty()) return group_of(name, members);
-  std::string text = is_call(name) ? "call number " + std::to_string(round) : "tensor " + base::quoted(name);
-  if (is_call(name)) text = (name.empty() ? "unnamed " : "unnamed asynchronous ") + text;
+  std::string text = is_call(name) ? "unnamed call number " + std::to_string(round) : "tensor " + base::quoted(name);
   if (!group.empty()) text += " of " + group;
   return text;
 }

@@ -20,8 +20,8 @@ std::string group_of(const std::string& name, const std::vector<std::int32_t>& m
 /// What `group_of` says of a set; nothing for the world's, and for one that is not known any more.
 using GroupOf = std::function<std::string(core::SetId)>;
 
-/// `tensor "layer1.weight"`, `unnamed call number 17`, `unnamed asynchronous call number 17` (for kSequence), each
-/// followed by ` of ` and the group unless that is empty. Of a request that names its members: their group.
+/// `tensor "layer1.weight"`, `unnamed call number 17` (for kSequence), each followed by ` of ` and the group unless
+/// that is empty. Of a request that names its members: their group.
 std::string subject(const std::string& group, const std::string& name, core::Round round,
                     const std::vector<std::int32_t>& members = {});
 

@@ -96,6 +96,11 @@ void SequenceSender::add(Calls calls) {
   if (is_new) message_.repeats.back().signature = *calls.signature;
 }
 
+void SequenceSender::go_on_from(Round call) {
+  require(!has_news() && call >= calls_, "a sequence goes on where it cannot");
+  calls_ = call;
+}
+
 SequenceGrown SequenceSender::take() {
   const core::SetId set = message_.set;
   SequenceGrown message = std::exchange(message_, {});
@@ -104,7 +109,8 @@ SequenceGrown SequenceSender::take() {
 }
 
 std::vector<Calls> SequenceReceiver::take(SequenceGrown&& message) {
-  require(message.first == calls_ + 1, "a sequence does not go on where it was");
+  require(message.first > calls_, "a sequence does not go on where it was");
+  calls_ = message.first - 1;
   std::vector<Calls> taken;
   taken.reserve(message.repeats.size());
   for (SequenceGrown::Repeat& repeat : message.repeats) {
@@ -133,6 +139,7 @@ SequenceMerger::SequenceMerger(core::SetId set, std::vector<std::vector<std::int
 }
 
 void SequenceMerger::Child::pop(std::uint64_t count) {
+  next += count;
   queue.front().count -= count;
   if (queue.front().count == 0) queue.pop_front();
 }
@@ -145,8 +152,11 @@ void SequenceMerger::hear(std::size_t child, SequenceGrown&& message) {
               "a rank submits for another one");
     }
   }
+  std::deque<Calls>& queue = children_[child].queue;
+  require(queue.empty() || message.first == children_[child].link.calls() + 1,
+          "calls have avoided the log while others were on their way there");
+  if (queue.empty()) children_[child].next = message.first;
   for (Calls& calls : children_[child].link.take(std::move(message))) {
-    std::deque<Calls>& queue = children_[child].queue;
     if (!queue.empty() && are_alike(queue.back(), calls)) {
       queue.back().count += calls.count;
     } else {
@@ -174,9 +184,11 @@ void SequenceMerger::merge(const std::vector<std::size_t>& speakers) {
     }
     if (sayers.empty()) return;
     const Calls& first = sayers.front()->queue.front();
+    const Round number = sayers.front()->next;
     std::uint64_t count = first.count;
     bool agree = true;
     for (const Child* const sayer : sayers) {
+      require(sayer->next == number, "ranks have made different calls without the log");
       agree = agree && are_alike(first, sayer->queue.front());
       count = std::min(count, sayer->queue.front().count);
     }
@@ -190,17 +202,9 @@ void SequenceMerger::merge(const std::vector<std::size_t>& speakers) {
       }
     }
     for (Child* const sayer : sayers) sayer->pop(merged.count);
+    if (number != up_.calls() + 1) up_.go_on_from(number - 1);
     up_.add(std::move(merged));
   }
-}
-
-void SequenceMerger::restart() {
-  for (Child& child : children_) {
-    child.link.go_on_from(run_);
-    child.queue.clear();
-    child.expected = 0;
-  }
-  up_.go_on_from(run_);
 }
 
 }  // namespace kolo::control

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sequences of unnamed asynchronous calls (messages.hpp), as they pass over one link and meet in a relay. Plain data,
-// one owner, no threads.
+// Sequences of calls without a name (messages.hpp), as they pass over one link and meet in a relay. Plain data, one
+// owner, no threads. Calls that have avoided the log are passed over: between two messages numbers may be missing.
 //
 // A link's two ends number signatures alike. The sender gives a new signature the next number, round and round, and
 // says with its first call what the number means; the receiver has kept what the numbers before mean. Links keep their
@@ -40,7 +40,7 @@ class SequenceSender {
  public:
   explicit SequenceSender(core::SetId set) { message_.set = set; }
 
-  /// The number of calls said or about to be said.
+  /// The number of the last call that was said or is about to be said.
   [[nodiscard]] core::Round calls() const noexcept { return calls_; }
   void add(Calls calls);
   /// One more call; its number.
@@ -52,8 +52,8 @@ class SequenceSender {
   [[nodiscard]] bool has_news() const noexcept { return !message_.repeats.empty(); }
   /// What there is to say.
   [[nodiscard]] SequenceGrown take();
-  /// Others have gone on to this number.
-  void go_on_from(core::Round calls) noexcept { calls_ = calls; }
+  /// The next call follows this one. Not while there is something to say.
+  void go_on_from(core::Round call);
 
  private:
   [[nodiscard]] std::uint32_t number_of(const std::shared_ptr<const core::Signature>& signature, bool& is_new);
@@ -71,8 +71,8 @@ class SequenceReceiver {
  public:
   /// What the message says. Throws Error (transport): it does not follow the last one, or means nothing.
   [[nodiscard]] std::vector<Calls> take(SequenceGrown&& message);
+  /// The number of the last call that was heard of.
   [[nodiscard]] core::Round calls() const noexcept { return calls_; }
-  void go_on_from(core::Round calls) noexcept { calls_ = calls; }
 
  private:
   core::Round calls_ = 0;
@@ -86,23 +86,21 @@ class SequenceMerger {
   SequenceMerger(core::SetId set, std::vector<std::vector<std::int32_t>> ranks);
 
   void hear(std::size_t child, SequenceGrown&& message);
-  /// This child must say so many calls, whether it is waited for or not: a rank below it had made them when it joined.
+  /// This child must say the calls up to this number, whether it is waited for or not: a rank below it had made them
+  /// when it joined.
   void expect(std::size_t child, core::Round calls);
   /// Passes on what all have said that are waited for, to `up()`: these children for whatever comes, all others for
   /// what is expected of them.
   void merge(const std::vector<std::size_t>& speakers);
   [[nodiscard]] SequenceSender& up() noexcept { return up_; }
-  /// How many calls the child has made.
+  /// The number of the last call that the child has made, of those that it gave to the log.
   [[nodiscard]] core::Round calls_of(std::size_t child) const { return children_[child].link.calls(); }
-  /// So many calls are in the log.
-  void note_run(std::uint64_t calls) noexcept { run_ += calls; }
-  /// The join has ended: everybody goes on behind the last call that is in the log.
-  void restart();
 
  private:
   struct Child {
     SequenceReceiver link;
-    std::deque<Calls> queue;  ///< said, and not passed on
+    std::deque<Calls> queue;  ///< said, and not passed on:
+    core::Round next = 1;     ///< the number of the first of them
     core::Round expected = 0;
     std::vector<std::int32_t> ranks;
     void pop(std::uint64_t count);
@@ -110,7 +108,6 @@ class SequenceMerger {
 
   std::vector<Child> children_;
   SequenceSender up_;
-  core::Round run_ = 0;
 };
 
 }  // namespace kolo::control

@@ -36,7 +36,7 @@ struct Sequencer::Impl {
     std::vector<std::int32_t> all(static_cast<std::size_t>(options.size));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i);
     tensors.reserve_for_the_world();
-    sets.add(core::kUnnamed, std::move(all));
+    sets.add(0, std::move(all));
   }
 
   // ---------------------------------------------------------------- submissions
@@ -51,7 +51,8 @@ struct Sequencer::Impl {
     } else if (message.id == set.base + core::kSteps) {
       set.steps = message.word.count;
       plans.end_step(set);
-    } else if (tensor.reserved && message.id != set.base + core::kUnnamed) {
+    } else if (tensor.reserved) {
+      require(set.number != core::kGlobalSet, "a rank drops the world");
       set_maker.remove_set(set);
     } else if (message.word.count > tensor.round) {
       if (set.absent.empty()) return batches.become_ready(set, message.id, message.word.count);

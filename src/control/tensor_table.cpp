@@ -62,7 +62,7 @@ void TensorTable::change(TensorId id, const core::Signature& signature) {
   ++tensor.generation;
   tensor.signature = signature;
   tensor.bytes = signature.bytes();
-  tensor.priority = tensor.reserved ? 0 : signature.priority;
+  tensor.priority = signature.priority;
   tensor.seen = tensor.seen_before = 0;
 }
 
@@ -90,27 +90,23 @@ void TensorTable::reserve_for_the_world() {
     KOLO_CHECK(free_.erase(id) == 1) << "id " << id << " is in use";
     reserve(id, core::kGlobalSet, 0);
   }
-  names_[{core::kGlobalSet, std::string()}] = core::kUnnamed;
 }
 
 TensorId TensorTable::reserve_row(core::SetId set) {
   if (free_rows_.empty()) {
     if (rows_.size() >= core::kEndOfRows - core::kFirstRow) return kNoTensor;
     free_rows_.insert(core::kFirstRow + static_cast<TensorId>(rows_.size()));
-    rows_.resize(rows_.size() + core::kRowIds);
+    rows_.resize(rows_.size() + core::kReservedIds);
   }
   const TensorId base = *free_rows_.begin();
   free_rows_.erase(free_rows_.begin());
-  // Of a row's ids that of the unnamed calls alone has changed its generation since they were reserved last.
-  const auto generation = static_cast<std::uint16_t>((*this)[base + core::kUnnamed].generation + 1);
-  for (TensorId id = base; id < base + core::kRowIds; ++id) reserve(id, set, generation);
-  names_[{set, std::string()}] = base + core::kUnnamed;
+  const auto generation = static_cast<std::uint16_t>((*this)[base].generation + 1);
+  for (TensorId id = base; id < base + core::kReservedIds; ++id) reserve(id, set, generation);
   return base;
 }
 
 void TensorTable::release_row(TensorId base) {
-  names_.erase({(*this)[base].set, std::string()});
-  for (TensorId id = base; id < base + core::kRowIds; ++id) {
+  for (TensorId id = base; id < base + core::kReservedIds; ++id) {
     const std::uint16_t generation = (*this)[id].generation;
     (*this)[id] = Tensor{};
     (*this)[id].generation = generation;

@@ -32,7 +32,7 @@ struct Tensor {
 
   // How far it has come.
   bool ready = false;         ///< this round has not been appended yet
-  std::int32_t priority = 0;  ///< of the signature; of unnamed calls 0
+  std::int32_t priority = 0;  ///< of the signature
   core::Round round = 0;      ///< the last that all members have submitted (or that failed)
   std::uint64_t came = 0;     ///< grows by the order in which tensors become ready
 
@@ -45,7 +45,7 @@ struct Tensor {
   std::list<core::TensorId>::iterator place{};  ///< in the order of use, when used and not reserved
 
   std::int64_t bytes = 0;                    ///< of the signature
-  std::optional<core::Signature> signature;  ///< none: an unnamed call that nobody has made yet
+  std::optional<core::Signature> signature;  ///< of a name
   std::string name;
   std::uint64_t seen_as = 0;      ///< `came`, when it was appended last in a step
   std::uint64_t cut_ready = 0;    ///< bit by cut: was there when that cut was learned

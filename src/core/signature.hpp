@@ -32,23 +32,21 @@ using Round = std::uint64_t;
 /// The reserved ids of a set lie at `base + ...`. All are counts like any other and travel the same way. The world's
 /// are the first ids. Those of another set are a *row* beyond the ids of tensors, so that sets take no room from names.
 enum ReservedId : TensorId {
-  kUnnamed = 0,    ///< synchronous calls without a name: the call order is the name
-  kCompleted = 1,  ///< batches of this set that the rank has completed
-  kSteps = 2,      ///< calls of end_step
+  kCompleted = 0,  ///< batches of this set that the rank has completed
+  kSteps = 1,      ///< calls of end_step
+  kDropped = 2,    ///< 1: the rank has done with the set. The world is never dropped
   kReservedIds = 3,
-  kDropped = 3,  ///< 1: the rank has done with the set. The world is never dropped: its id 3 is a tensor's
-  kRowIds = 4,
 };
 inline constexpr TensorId kFirstRow = TensorId{1} << 20;
 /// So many sets may exist at once.
 inline constexpr TensorId kMostSets = 16384;
-inline constexpr TensorId kEndOfRows = kFirstRow + kMostSets * kRowIds;
+inline constexpr TensorId kEndOfRows = kFirstRow + kMostSets * kReservedIds;
 constexpr bool is_row(TensorId base) noexcept {
-  return base >= kFirstRow && base < kEndOfRows && (base - kFirstRow) % kRowIds == 0;
+  return base >= kFirstRow && base < kEndOfRows && (base - kFirstRow) % kReservedIds == 0;
 }
 /// Whether an id of a row counts completed batches.
 constexpr bool counts_completed(TensorId id) noexcept {
-  return id >= kFirstRow && (id - kFirstRow) % kRowIds == kCompleted;
+  return id >= kFirstRow && (id - kFirstRow) % kReservedIds == kCompleted;
 }
 
 struct TensorSignature {

@@ -36,7 +36,7 @@ struct Overloaded : Visitors... {
 template <class... Visitors>
 Overloaded(Visitors...) -> Overloaded<Visitors...>;
 
-/// What says that this rank has made unnamed calls in the world: it is for the leader what a count of a name is.
+/// What says that this rank has made calls without a name in the world: it is for the leader what a count of a name is.
 bool is_of_world_sequence(const control::UpMessage& message) noexcept {
   const auto* const grown = std::get_if<control::SequenceGrown>(&message);
   return grown != nullptr && grown->set == core::kGlobalSet;
@@ -218,6 +218,8 @@ bool Engine::drain_mailbox(base::Time now) {
       break;
     case Command::leave:
       ending_.leave();
+      sets_.close_express();  // later calls fail on this rank alone
+      for (const auto& [set, last] : sets_.avoided()) participant_.pass(set, last);
       participant_.leave();
       break;
     }
@@ -243,13 +245,13 @@ bool Engine::take_in(Operation& operation, bool in_world, base::Time now) {
 
 void Engine::admit(OperationPtr&& operation, base::Time now) {
   Entry& entry = *operation->entry;
-  if (entry.is_sequence) return admit_call(std::move(operation), now);
+  if (entry.sequence != nullptr) return admit_call(std::move(operation), now);
   if (!take_in(*operation, entry.set == core::kGlobalSet, now)) return;
   if (sets_.joins.any() && sets_.joins.find(entry.set) != nullptr) return refuse_absent(*operation);
   if (!entry.slot) sets_.entries.add(entry, participant_.open(entry.set, entry.name));
   entry.operation = std::move(operation);
   if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(*entry.operation));
-  participant_.submit(*entry.slot, entry.operation->signature, entry.operation->call);
+  participant_.submit(*entry.slot, entry.operation->signature);
 }
 
 /// A request whose entry has a number only while it is open.
@@ -349,7 +351,7 @@ bool Engine::read_log() {
     participant_.on_log(entry, reading_.actions);  // refuses what no log can hold
     sets_.on_log(entry);
     if (!participant_.left().empty()) {
-      sets_.close_unnamed();
+      sets_.close_express();
       messages_.on_left(participant_.left(), base::now() + base::from_seconds(settings_.latch_timeout_s));
     }
     std::vector<control::Action> actions = std::exchange(reading_.actions, {});  // none is left when one of them throws
@@ -481,7 +483,14 @@ void Engine::complete(Operation& operation, const Status& status) {
   ++(driver_.in_background() ? metrics_.driven_by_background : metrics_.driven_by_waiters);
   Entry& entry = *operation.entry;
   const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
-  finish_entry(entry);  // before the handle is done: its owner may submit the name again at once
+  // Before the handle is done: its owner may submit the name again at once.
+  if (entry.sequence == nullptr && !operation.joins) {
+    finish_entry(entry);
+  } else if (operation.joins) {
+    sets_.sequence_of(entry.set).end_join();
+  } else if (operation.call != 0) {
+    entry.sequence->note_over();
+  }
   bool was_interesting = false;
   if (!status.ok() || !operation.complete_unattended(was_interesting)) {
     for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
@@ -553,12 +562,12 @@ Metrics Engine::metrics() {
   const HandOver after(*this);
   Metrics metrics = metrics_.counted();
   const control::ParticipantCounters& counters = participant_.counters();
-  const Sets::Unnamed unnamed = sets_.unnamed();
-  metrics.expressed = unnamed.calls;
-  metrics.submissions += unnamed.calls;
-  metrics.tensors += unnamed.calls;
-  metrics.driven_by_waiters += unnamed.calls;
-  metrics.bytes += unnamed.bytes;
+  const Sets::Expressed expressed = sets_.expressed();
+  metrics.expressed = expressed.calls;
+  metrics.submissions += expressed.calls;
+  metrics.tensors += expressed.calls;
+  metrics.driven_by_waiters += expressed.calls;
+  metrics.bytes += expressed.bytes;
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;

@@ -98,6 +98,7 @@
 #include "engine/open_operations.hpp"
 #include "engine/operation.hpp"
 #include "engine/questions.hpp"
+#include "engine/sequence.hpp"
 #include "engine/set_state.hpp"
 #include "engine/sets.hpp"
 #include "engine/submission.hpp"
@@ -162,10 +163,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// the background thread woken.
   void submit(OperationPtr operation, bool quiet);
   void end_step(core::SetId set);
-  /// Inside the caller's claim of the unnamed calls, the first thing of every one: a call on the CPU's memory that may
-  /// pass by the log (control/express.hpp) and, when this returns true, has done so. False: submit it. Throws
-  /// Error: it failed.
-  [[nodiscard]] bool express(SetState& set, const ExpressCall& call);
+  /// Makes an asynchronous call without a name: the next one of the set's sequence.
+  void call(SetState& set, OperationPtr operation);
+  /// Begins a blocking one: takes the turn, waiting for other threads' blocking calls. `end_call` follows.
+  [[nodiscard]] Sequence::Turn begin_call(SetState& set);
+  /// The turn's call, on the CPU's memory, avoids the log where it can (control/express.hpp); whether it has. Throws
+  /// Error: it has, and failed.
+  [[nodiscard]] bool express(SetState& set, Sequence::Turn& turn, const ExpressCall& call);
+  /// Ends the turn. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not made,
+  /// which is a fatal error if peers know of it.
+  void end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_log);
   /// Sends and receives messages, two at most, and waits until all are done, with whatever outcome. Throws Error:
   /// invalid_argument inside a callback, and what is fatal.
   void transfer(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
@@ -256,6 +263,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- submitting
   void push(Submission&& submission) KOLO_EXCLUDES(driver_.mutex());
+  void make_room() KOLO_EXCLUDES(driver_.mutex());
+  void remember_engine(Operation& operation) const;
+  void note_thread(SetState& set);
   bool say_at_once() KOLO_EXCLUDES(driver_.mutex());
   bool say() KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
@@ -353,7 +363,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
                                                                    bool hears, base::Time now) noexcept
       KOLO_REQUIRES(driver_.mutex());
 
-  // -- the unnamed asynchronous calls' (sequence.cpp)
+  // -- of calls without a name (sequence.cpp)
   void admit_call(OperationPtr&& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void tell_calls() KOLO_REQUIRES(driver_.mutex());
   void run_calls(const control::RunCalls& batch) KOLO_REQUIRES(driver_.mutex());
@@ -361,7 +371,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void fail_last_calls(const control::FailLastCalls& failed) KOLO_REQUIRES(driver_.mutex());
   void ask_about_call(const Operation& operation, double waited, bool deadline) KOLO_REQUIRES(driver_.mutex());
 
-  // -- the unnamed call's (express.cpp)
+  // -- of those that may avoid the log (express.cpp)
   control::Express::Verdict await_verdict(control::Express& express);
 
   // -- messages (messages.cpp)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an unnamed call that may avoid the log waits for its peers (control/express.hpp).
+// How a blocking call that may avoid the log waits for its peers (control/express.hpp).
 //
 // First it looks for the peers' words without touching the engine: for as long as a rank with a CPU of its own takes to
 // come, or until the ranks that share this CPU have had it. After that a peer may be waiting for something that this
@@ -25,10 +25,15 @@ constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace
 
-bool Engine::express(SetState& set, const ExpressCall& call) {
-  control::Express* const express = set.unnamed.begin(call);
-  if (express == nullptr || await_verdict(*express) != Verdict::together) return false;
-  set.unnamed.finish(call);
+bool Engine::express(SetState& set, Sequence::Turn& turn, const ExpressCall& call) {
+  if (!turn.may_avoid_log) return false;
+  ExpressRoute& route = set.sequence.express;
+  control::Express* const express = route.begin(turn.call, call);
+  if (express == nullptr) return false;
+  turn.has_spoken = true;
+  if (await_verdict(*express) != Verdict::together) return false;
+  turn.has_avoided = true;
+  route.finish(call);
   KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
                             << " bytes";
   return true;

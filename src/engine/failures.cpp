@@ -54,7 +54,7 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
     ask_about(operation, now);
   } else if (now >= warn_at && !operation.warned) {
     operation.warned = true;
-    if (operation.entry->is_sequence) {
+    if (operation.entry->sequence != nullptr) {
       ask_about_call(operation, waited, false);
     } else if (const auto slot = slot_of(operation)) {
       participant_.overdue(*slot, waited, false);
@@ -70,7 +70,7 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
 /// The deadline has passed.
 void Engine::ask_about(Operation& operation, base::Time now) {
   const double waited = base::to_seconds(now - operation.submitted);
-  if (operation.entry->is_sequence) {
+  if (operation.entry->sequence != nullptr) {
     ask_about_call(operation, waited, true);
   } else if (const auto slot = slot_of(operation)) {
     participant_.overdue(*slot, waited, true);
@@ -85,9 +85,9 @@ void Engine::ask_who_is_late(Operation& operation, base::Time now) {
   // Submitted and asked about in one pass it has not waited at all, which would mean that a rank has left.
   const double waited = std::max(base::to_seconds(now - operation.submitted), kLeastWait);
   const auto slot = operation.joins ? std::nullopt : slot_of(operation);
-  if (operation.entry->is_sequence && operation.is_waiting) {
+  if (operation.entry->sequence != nullptr && operation.is_waiting) {
     participant_.ask_call(operation.entry->set, operation.call, operation.signature->kind, waited);
-  } else if (!operation.entry->is_sequence && slot) {
+  } else if (operation.entry->sequence == nullptr && slot) {
     participant_.ask(*slot, waited);
   } else {  // it runs: all have submitted it; or it is a join, which waits for no submission
     operation.note_late({});
@@ -104,7 +104,7 @@ std::optional<control::SlotId> Engine::slot_of(const Operation& operation) const
 /// What it waits for, as ranks speak of it.
 control::Answer::Wait Engine::wait_of(const Operation& operation) const {
   const Entry& entry = *operation.entry;
-  if (entry.is_sequence) return {entry.set, entry.name, operation.call};
+  if (entry.sequence != nullptr) return {entry.set, entry.name, operation.call};
   const core::Round round = entry.slot ? participant_.round_of(*entry.slot) : 0;
   const core::Signature& signature = *operation.signature;
   if (!core::traits_of(signature.kind).makes_set) return {entry.set, entry.name, round};
@@ -200,6 +200,7 @@ bool Engine::judge_losses() {
 /// is not in it will never run.
 void Engine::close_log() {
   changes_.note();  // a peer's end closes it outside a pass, too
+  sets_.close_express();
   if (ending_.is_leaving()) {
     ending_.close(Status(ErrorCode::shut_down, "the job was shut down"));
     return;  // what is open ends with the engine
@@ -247,6 +248,7 @@ void Engine::announce_loss(int rank, ErrorCode code, const std::string& reason) 
 void Engine::latch(const Status& status) {
   if (faulted()) return;
   failure_.record(status);
+  sets_.close_express();  // before anything is over because of that
   changes_.note();
   if (inter_) inter_->abandon();
   errands_.log(LogLevel::error, status.message());

@@ -3,10 +3,9 @@
 // A rank that is out of data joins (control/messages.hpp, "Joining"): what the engine does for it, and for batches in
 // which some members are absent.
 //
-// A join is an operation that holds the set's unnamed calls from its beginning to its end. So no unnamed call of this
-// rank is under way while it is absent, and nobody but the end of the join touches its end of the express: that sets
-// the number of the next call, which the log says. Other threads' unnamed calls wait for the join; what is submitted by
-// name meanwhile fails.
+// A join is an operation that has the turn of the set's sequence from its beginning to its end. So this rank makes no
+// call without a name while it is absent, and the end of the join sets the number of the next one, which the log says.
+// Other threads' blocking calls wait for the join; asynchronous ones fail, and so does what is submitted by name.
 //
 // In a batch without this rank its part of the data plane moves on as any other, with neutral elements for inputs
 // (joins.hpp): peers see no difference, and elements, slots and messages are the same on all. On a device, too: there
@@ -25,7 +24,7 @@ namespace kolo::engine {
 
 OperationPtr Engine::join(SetState& set, bool counts, std::optional<std::chrono::nanoseconds> timeout, bool waits) {
   check_usable();
-  check_may_wait();  // for this rank's unnamed calls
+  check_may_wait();  // for the turn
   const auto signature = std::make_shared<core::Signature>();
   signature->kind = core::CollectiveKind::barrier;
   auto operation = std::make_shared<Operation>();
@@ -33,9 +32,8 @@ OperationPtr Engine::join(SetState& set, bool counts, std::optional<std::chrono:
   operation->joins = true;
   operation->engine = weak_from_this();
   operation->timeout = timeout;
-  Entry& entry = set.names.claim_unnamed();
-  operation->entry = &entry;
-  operation->call = set.unnamed.call();
+  operation->entry = &set.sequence.join_entry();
+  operation->call = set.sequence.begin_join();
   push({counts ? Command::join_counted : Command::join, operation, set.number});
   if (!waits && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
   return operation;
@@ -51,8 +49,8 @@ void Engine::begin_join(OperationPtr operation, bool counts, base::Time now) {
 void Engine::end_join(const control::JoinDone& done) {
   SetState& set = sets_.state_of(done.set);
   const OperationPtr operation = sets_.joins.take(done.set);
-  sets_.resume_unnamed(set, std::max(operation->call, done.calls), done.status.ok());
   if (done.status.ok()) {
+    sets_.resume(set, done.calls);
     const auto place = std::find(set.members.begin(), set.members.end(), done.last);
     operation->room.last = static_cast<int>(place - set.members.begin());
   }
@@ -65,7 +63,7 @@ void Engine::refuse_absent(Operation& operation) {
   const core::CollectiveTraits& traits = core::traits_of(operation.signature->kind);
   std::string subject = std::string(traits.name) + " of " + base::quoted(operation.entry->name);
   if (traits.makes_set) subject = "a group cannot be made";
-  if (operation.entry->is_sequence) subject = "unnamed asynchronous " + std::string(traits.name);
+  if (operation.entry->sequence != nullptr) subject = "unnamed " + std::string(traits.name);
   complete(operation, Status(ErrorCode::invalid_argument,
                              subject + ": this rank has joined, and takes part in nothing more until every rank has "
                                        "joined; wait for the join first"));

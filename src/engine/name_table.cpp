@@ -35,7 +35,7 @@ std::size_t NameIndex::search(std::string_view name, std::uint32_t tag) const no
 }
 
 Entry& NameIndex::find_or_make(std::string_view name) {
-  // Entries without a name are the unnamed calls' and those that are free.
+  // Entries without a name are free.
   const bool is_expected = expected_ < entries_.size() && !name.empty() && entries_[expected_].name == name;
   Entry& entry = is_expected ? entries_[expected_] : search_or_make(name);
   expected_ = entry.number + 1;
@@ -118,14 +118,6 @@ Entry& NameTable::claim_in_turn(std::string_view name) {
   }
 }
 
-Entry& NameTable::claim_unnamed() {
-  const base::MutexLock lock(mutex_);
-  if (unnamed_ == nullptr) unnamed_ = &entries_.find_or_make({});
-  const std::uint64_t before = unnamed_claims_++;
-  while (unnamed_ended_ != before) unnamed_free_.wait(mutex_);
-  return *unnamed_;
-}
-
 Entry& NameTable::hold(std::string_view name) {
   const base::MutexLock lock(mutex_);
   Entry& entry = entries_.find_or_make(name);
@@ -156,10 +148,6 @@ void NameTable::finished(Entry& entry) noexcept {
 }
 
 void NameTable::end_flight(Entry& entry) noexcept {
-  if (&entry == unnamed_) {
-    ++unnamed_ended_;
-    return unnamed_free_.notify_all();
-  }
   entry.in_flight.store(false, std::memory_order_release);
   drop_if_unused(entry);
   if (waiting_for_names_ > 0) name_free_.notify_all();

@@ -23,6 +23,7 @@
 namespace kolo::engine {
 
 class NameTable;
+class Sequence;
 
 /// One name of one set. Its address is stable while it is claimed, held, or known to the driver. On cache lines of its
 /// own: the first is all that a batch touches when it begins and when it ends.
@@ -34,11 +35,11 @@ struct alignas(base::kCacheLine) Entry {
   /// The driver's: while it is in flight, drained and not running.
   OperationPtr operation;
   const core::SetId set;
-  /// From the claim to completion. Not of unnamed calls, which queue.
+  /// From the claim to completion.
   std::atomic<bool> in_flight{false};
-  bool held = false;         ///< by a prepared request; guarded by the table's mutex
-  bool known = false;        ///< by a number; the driver writes it, with the table's mutex
-  bool is_sequence = false;  ///< it stands for all unnamed asynchronous calls (sequence.hpp)
+  bool held = false;             ///< by a prepared request; guarded by the table's mutex
+  bool known = false;            ///< by a number; the driver writes it, with the table's mutex
+  Sequence* sequence = nullptr;  ///< whose calls it stands for, all of them; null: one name's
 
   /// The driver's: the participant's number for it.
   std::optional<std::uint32_t> slot;
@@ -105,8 +106,6 @@ class NameTable {
   Entry& claim(std::string_view name);
   /// Claims a name as soon as it is not in flight any more.
   Entry& claim_in_turn(std::string_view name);
-  /// Claims the set's unnamed calls, waiting for the threads that came before.
-  Entry& claim_unnamed();
   /// Reserves a name for a prepared request until `release`. Throws Error (duplicate_name) when it is in use.
   Entry& hold(std::string_view name);
   void release(Entry& entry);
@@ -135,17 +134,13 @@ class NameTable {
   mutable base::Mutex mutex_;
   NameIndex entries_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<const core::Signature> shared_ KOLO_GUARDED_BY(mutex_);
-  Entry* unnamed_ KOLO_GUARDED_BY(mutex_) = nullptr;  // never forgotten once made
-  base::ConditionVariable unnamed_free_;
-  std::uint64_t unnamed_claims_ KOLO_GUARDED_BY(mutex_) = 0;  // so many have been asked for,
-  std::uint64_t unnamed_ended_ KOLO_GUARDED_BY(mutex_) = 0;   // and so many are over
   base::ConditionVariable name_free_;
   int waiting_for_names_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
 /// `NameTable::finished` of the entry's own table, which the usual entry need not be asked for.
 inline void finish_entry(Entry& entry) noexcept {
-  if (entry.known && !entry.name.empty()) {
+  if (entry.known) {
     entry.in_flight.store(false, std::memory_order_release);
   } else {
     entry.table.finished(entry);

@@ -112,7 +112,7 @@ class HandleState {
   bool overdue = false;     ///< its deadline has passed
   bool reminded = false;    ///< the leader, of the deadline
   bool joins = false;       ///< a join: constant
-  bool is_waiting = false;  ///< of an unnamed asynchronous call: for the log
+  bool is_waiting = false;  ///< of a call without a name: for the log
   std::size_t open_index = 0;
   base::Time submitted{};
   base::Time deadline{};
@@ -120,8 +120,8 @@ class HandleState {
   // -- constant from the submission to completion
   engine::Buffers buffers;
   std::optional<std::chrono::nanoseconds> timeout;
-  core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next. Of an
-                         ///< asynchronous one it is the driver's
+  core::Round call = 0;  ///< of a call without a name: its number; 0: it is made during a join, and fails. Of a join:
+                         ///< the number of the last call before it
 
   /// The driver's: when an unanswered deadline is latched here. Of an operation that is overdue.
   base::Time latch_at{};

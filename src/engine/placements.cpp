@@ -13,10 +13,10 @@ namespace {
 /// `"w"`, `"w" of the group "gradients"`, `an unnamed tensor`.
 std::string name_of_tensor(const Operation& operation, std::size_t tensor) {
   const core::Signature& signature = *operation.signature;
-  const std::string& name = operation.entry->name;
-  std::string whole = name.empty() ? "an unnamed tensor" : base::quoted(name);
+  const bool is_unnamed = operation.entry->sequence != nullptr;
+  std::string whole = is_unnamed ? "an unnamed tensor" : base::quoted(operation.entry->name);
   if (signature.members == 0 || signature.names.size() != signature.tensors.size()) return whole;
-  return base::quoted(signature.names[tensor]) + " of the group " + (name.empty() ? "without a name" : whole);
+  return base::quoted(signature.names[tensor]) + " of the group " + (is_unnamed ? "without a name" : whole);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where tensors are reduced, for people (KOLO_LOG_PLACEMENT): a sentence for each tensor, when it is in a batch for the
-// first time. Unnamed calls are one tensor for each kind of collective; those that pass by the log are not seen here.
+// first time. Unnamed calls are one tensor for each kind of collective; those that avoid the log are not seen here.
 #pragma once
 
 #include <set>

@@ -69,9 +69,7 @@ std::string record_of(const Operation& operation) {
   }
   const std::string kind(core::to_string(signature.kind));
   const std::string& name = operation.entry->name;
-  const bool is_call = operation.entry->is_sequence;
-  std::string text = name.empty() ? "unnamed " + kind : kind + " of " + base::quoted(name);
-  if (is_call) text = "unnamed asynchronous " + kind;
+  std::string text = operation.entry->sequence != nullptr ? "unnamed " + kind : kind + " of " + base::quoted(name);
   if (!operation.buffers.empty()) {
     text += ", " + count_of(operation.buffers.size(), "tensor", "tensors") + " of " + std::to_string(bytes) + " bytes";
   }

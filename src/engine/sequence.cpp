@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed asynchronous calls: see the essay in control/messages.hpp.
+// Calls without a name: see the essay in control/messages.hpp.
 #include "engine/sequence.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "base/check.hpp"
+#include "base/hash.hpp"
 #include "engine/engine.hpp"
 #include "engine/records.hpp"
 
 namespace kolo::engine {
+
+Sequence::Sequence(core::SetId set, NameTable& names) : entry_(set, names), join_entry_(set, names) {
+  entry_.name = control::kSequence;
+  entry_.hash = base::hash_string(entry_.name);
+  entry_.known = true;
+  entry_.sequence = this;
+}
 
 OperationPtr Sequence::take() {
   const base::MutexLock lock(mutex_);
@@ -29,6 +36,96 @@ OperationPtr Sequence::take() {
   return operation;
 }
 
+bool Sequence::is_second_thread() noexcept {
+  const std::thread::id self = std::this_thread::get_id();
+  std::thread::id first = thread_.load(std::memory_order_relaxed);
+  if (first == self || is_shared_.load(std::memory_order_relaxed)) return false;
+  if (first == std::thread::id() && thread_.compare_exchange_strong(first, self, std::memory_order_relaxed))
+    return false;
+  return first != self && !is_shared_.exchange(true, std::memory_order_relaxed);
+}
+
+// ---------------------------------------------------------------- numbers
+
+/// The call's number is its own from here on.
+bool Sequence::give(OperationPtr& operation, Calls& log) {
+  operation->call = made_ + 1;
+  Submission submission{Command::submit, std::move(operation)};
+  if (!log.try_push(std::move(submission))) {
+    operation = std::move(submission.operation);  // NOLINT(bugprone-use-after-move): what does not fit is not touched
+    return false;
+  }
+  ++given_;
+  express.give(++made_);
+  return true;
+}
+
+bool Sequence::try_call(OperationPtr& operation, Calls& log) {
+  const base::MutexLock lock(mutex_);
+  if (is_joined_) {
+    operation->call = 0;  // it has no number, and fails
+    Submission submission{Command::submit, std::move(operation)};
+    if (log.try_push(std::move(submission))) return true;
+    operation = std::move(submission.operation);  // NOLINT(bugprone-use-after-move): as above
+    return false;
+  }
+  if (turns_ == ended_) return give(operation, log);
+  behind_.push_back(std::move(operation));
+  return true;
+}
+
+void Sequence::take_turn() {
+  const std::uint64_t mine = turns_++;
+  while (ended_ != mine) turn_ended_.wait(mutex_);
+}
+
+void Sequence::end_turn() {
+  ++ended_;
+  if (turns_ != ended_) turn_ended_.notify_all();
+}
+
+Sequence::Turn Sequence::begin() {
+  const base::MutexLock lock(mutex_);
+  take_turn();
+  // In this order: the express is closed before a call is over that a member has not made.
+  const bool is_over = over_.load(std::memory_order_acquire) == given_;
+  return {made_ + 1, is_over && express.is_open_for(made_ + 1)};
+}
+
+bool Sequence::try_end(Turn& turn, OperationPtr& by_log, Calls& log) {
+  const base::MutexLock lock(mutex_);
+  if (std::exchange(turn.has_avoided, false)) {
+    made_ = turn.call;
+    avoided_.store(made_, std::memory_order_release);
+  }
+  if (by_log && !give(by_log, log)) return false;
+  while (!behind_.empty()) {
+    turn.had_others = true;
+    if (!give(behind_.front(), log)) return false;
+    behind_.pop_front();
+  }
+  end_turn();
+  return true;
+}
+
+core::Round Sequence::begin_join() {
+  const base::MutexLock lock(mutex_);
+  take_turn();
+  is_joined_ = true;
+  return made_;
+}
+
+void Sequence::go_on_from(core::Round call) {
+  const base::MutexLock lock(mutex_);
+  made_ = call;
+}
+
+void Sequence::end_join() {
+  const base::MutexLock lock(mutex_);
+  is_joined_ = false;
+  end_turn();
+}
+
 std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {
   const auto first =
       std::find_if(waiting_.begin(), waiting_.end(), [last](const auto& one) { return one->call > last; });
@@ -40,17 +137,52 @@ std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {
 
 // ---------------------------------------------------------------- the engine's part
 
+void Engine::call(SetState& set, OperationPtr operation) {
+  Sequence& sequence = set.sequence;
+  remember_engine(*operation);
+  note_thread(set);
+  while (!sequence.try_call(operation, mailbox_)) make_room();
+  if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
+}
+
+Sequence::Turn Engine::begin_call(SetState& set) {
+  note_thread(set);
+  return set.sequence.begin();
+}
+
+void Engine::end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_log) {
+  const bool is_lost = turn.has_spoken && !turn.has_avoided && !by_log;
+  if (by_log) remember_engine(*by_log);
+  while (!set.sequence.try_end(turn, by_log, mailbox_)) make_room();
+  if (is_lost) {
+    driver_.take_over();
+    const HandOver after(*this);
+    guarded([this]() KOLO_REQUIRES(driver_.mutex()) {
+      announce_fault(ErrorCode::user_exception, "an exception kept it from making a call that other ranks wait for");
+      return true;
+    });
+  }
+  if (turn.had_others && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
+}
+
+void Engine::note_thread(SetState& set) {
+  if (!logger_->enabled(LogLevel::debug) || !set.sequence.is_second_thread()) return;
+  KOLO_LOG(*logger_, debug) << "more than one thread makes unnamed calls in "
+                            << (set.words.empty() ? "the world" : set.words)
+                            << ": all ranks must make them in one order; give names, or a group to each thread";
+}
+
 void Engine::admit_call(OperationPtr&& operation, base::Time now) {
   Operation& one = *operation;
   if (!take_in(one, false, now)) return;
+  if (one.call == 0) return refuse_absent(one);
   const core::SetId set = one.entry->set;
-  if (sets_.joins.any() && sets_.joins.find(set) != nullptr) return refuse_absent(one);
   sets_.sequence_of(set).push(std::move(operation));
   if (!found_calls_.is_one_more(one)) {
     tell_calls();
-    found_calls_ = {set, &one, participant_.calls(set), 0};
+    found_calls_ = {set, &one, one.call, 0};
   }
-  one.call = found_calls_.made + ++found_calls_.count;
+  ++found_calls_.count;
   if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(one));
 }
 
@@ -59,8 +191,7 @@ void Engine::admit_call(OperationPtr&& operation, base::Time now) {
 void Engine::tell_calls() {
   if (found_calls_.first == nullptr) return;
   const Operation& first = *std::exchange(found_calls_.first, nullptr);  // now: what follows may throw
-  const core::Round last = participant_.call(found_calls_.set, first.signature, found_calls_.count);
-  KOLO_CHECK(last == found_calls_.made + found_calls_.count) << "process set " << found_calls_.set;
+  participant_.call(found_calls_.set, first.signature, found_calls_.number, found_calls_.count);
 }
 
 void Engine::run_calls(const control::RunCalls& batch) {

@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank has of a set's sequence of unnamed asynchronous calls (control/messages.hpp): their operations, of which
-// many are in flight.
+// This rank's calls without a name in one set (control/messages.hpp, "Sequences"): the order in which its threads make
+// them, and the operations of those that are in the log.
+//
+// A call takes the next number when it is given to the log, or when it has avoided the log. Until then it leaves no
+// trace, so an exception in the caller's thread does no harm.
+//
+// An asynchronous call is given to the log at once. A blocking call takes its *turn*: it waits for the blocking calls
+// that came before, and has the next number to itself until it has avoided the log (engine/express_route.hpp) or been
+// given to it. Asynchronous calls that other threads make meanwhile stay behind it; the end of the turn gives them to
+// the log. A join has the turn from its beginning to its end; asynchronous calls fail meanwhile.
+//
+// The engine's mailbox takes calls in the order of their numbers, because they are pushed with the mutex held. A full
+// mailbox refuses them, and the caller makes room without the mutex.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <boost/circular_buffer.hpp>
 
+#include "base/mailbox.hpp"
 #include "base/mutex.hpp"
 #include "control/messages.hpp"
+#include "engine/express_route.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
+#include "engine/submission.hpp"
 
 namespace kolo::engine {
 
@@ -23,33 +40,61 @@ namespace kolo::engine {
 struct FoundCalls {
   core::SetId set = core::kGlobalSet;
   const Operation* first = nullptr;  ///< open; null: there are none
-  core::Round made = 0;              ///< calls before them
+  core::Round number = 0;            ///< the first one's
   std::uint64_t count = 0;
-  /// Whether a call of this one's set and signature is one more of the same.
+  /// Whether a call follows these, in this set and with this signature.
   [[nodiscard]] bool is_one_more(const Operation& operation) const noexcept {
-    return first != nullptr && first->entry == operation.entry && first->signature == operation.signature;
+    return first != nullptr && first->entry == operation.entry && first->signature == operation.signature &&
+           operation.call == number + count;
   }
 };
 
 class Sequence {
  public:
-  Sequence(core::SetId set, NameTable& names) : entry_(set, names) {
-    entry_.name = control::kSequence;
-    entry_.hash = base::hash_string(entry_.name);
-    entry_.known = entry_.is_sequence = true;
-  }
+  using Calls = base::Mailbox<Submission>;
+  /// A blocking call's.
+  struct Turn {
+    core::Round call = 0;        ///< the number that it will have
+    bool may_avoid_log = false;  ///< the call before is over
+    bool has_spoken = false;     ///< the peers know of it
+    bool has_avoided = false;    ///< it has avoided the log
+    bool had_others = false;     ///< other threads' calls have been given to the log behind it
+  };
+
+  Sequence(core::SetId set, NameTable& names);
+
+  ExpressRoute express;
 
   // -- any thread
-  /// Of all calls.
+  /// Of all calls; of its joins.
   [[nodiscard]] Entry& entry() noexcept { return entry_; }
+  [[nodiscard]] Entry& join_entry() noexcept { return join_entry_; }
   /// The operation of an all-reduce of one tensor of the CPU: a new one, or that of an earlier such call, with its
   /// signature and its buffer. They come back in the order of the calls, so a program that repeats its calls finds the
   /// signature of each.
   [[nodiscard]] OperationPtr take();
   /// Of its name, the same on all ranks.
   [[nodiscard]] std::uint64_t hash() const noexcept { return entry_.hash; }
+  /// True once: this thread makes calls, and another one has.
+  [[nodiscard]] bool is_second_thread() noexcept;
+  /// The number of the last call that has avoided the log.
+  [[nodiscard]] core::Round avoided() const noexcept { return avoided_.load(std::memory_order_acquire); }
+
+  /// Makes an asynchronous call. False: there is no room, and nothing was done.
+  [[nodiscard]] bool try_call(OperationPtr& operation, Calls& log);
+  /// Takes the turn of a blocking call, waiting for the threads that came before.
+  [[nodiscard]] Turn begin();
+  /// Ends it; `by_log`: the call, when it goes there. False: there is no room; call it again.
+  [[nodiscard]] bool try_end(Turn& turn, OperationPtr& by_log, Calls& log);
+  /// Takes the turn of a join. Returns the number of the last call.
+  [[nodiscard]] core::Round begin_join();
 
   // -- the driver
+  /// A call that was given to the log is over.
+  void note_over() noexcept { over_.store(over_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  /// In a join: the next call follows this one.
+  void go_on_from(core::Round call);
+  void end_join();
   /// The next call that the log has not run or failed.
   [[nodiscard]] const OperationPtr& front() const noexcept { return waiting_.front(); }
   [[nodiscard]] bool empty() const noexcept { return waiting_.empty(); }
@@ -73,9 +118,26 @@ class Sequence {
   /// So many operations are kept for later calls.
   static constexpr std::size_t kMostKept = 4096;
 
+  [[nodiscard]] bool give(OperationPtr& operation, Calls& log) KOLO_REQUIRES(mutex_);
+  void take_turn() KOLO_REQUIRES(mutex_);
+  void end_turn() KOLO_REQUIRES(mutex_);
+
   Entry entry_;
+  Entry join_entry_;
   base::Mutex mutex_;
   std::deque<OperationPtr> kept_ KOLO_GUARDED_BY(mutex_);
+  core::Round made_ KOLO_GUARDED_BY(mutex_) = 0;     // the number of the last call
+  std::uint64_t given_ KOLO_GUARDED_BY(mutex_) = 0;  // so many calls have been given to the log,
+  std::atomic<std::uint64_t> over_{0};               // and so many of them are over; the driver writes it
+  std::uint64_t turns_ KOLO_GUARDED_BY(mutex_) = 0;  // so many have been asked for,
+  std::uint64_t
+      ended_ KOLO_GUARDED_BY(mutex_) = 0;  // and so many have ended; the next one is had now, if it was asked for
+  bool is_joined_ KOLO_GUARDED_BY(mutex_) = false;  // a join has the turn
+  base::ConditionVariable turn_ended_;
+  std::deque<OperationPtr> behind_ KOLO_GUARDED_BY(mutex_);  // made during the turn
+  std::atomic<core::Round> avoided_{0};
+  std::atomic<std::thread::id> thread_{};
+  std::atomic<bool> is_shared_{false};  // by threads
   boost::circular_buffer<OperationPtr> waiting_;
 };
 

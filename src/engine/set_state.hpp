@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a rank has of a process set that it is a member of: who is in it, the names that it has used there, and its
-// unnamed calls. What a `Group` points to.
+// calls without a name. What a `Group` points to.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "core/signature.hpp"
 #include "core/topology.hpp"
 #include "engine/name_table.hpp"
 #include "engine/sequence.hpp"
-#include "engine/unnamed_calls.hpp"
 
 namespace kolo::engine {
 
@@ -33,8 +33,8 @@ class SetState : public std::enable_shared_from_this<SetState> {
   const std::string words;         ///< the group, for a person; empty: the world's
   std::string plane;               ///< how its tensors of the CPU are moved, for a person; constant once it is made
   NameTable names;
-  UnnamedCalls unnamed;  ///< the blocking ones
-  Sequence sequence;     ///< and the asynchronous ones
+  Sequence sequence;      ///< its calls without a name
+  base::Mutex own_calls;  ///< held by the thread that makes calls of Kolo's own, which have names of Kolo's own
 };
 using SetStatePtr = std::shared_ptr<SetState>;
 

@@ -30,14 +30,14 @@ Sets::Sets(const core::Topology& world, Parts parts)
 void Sets::on_log(const control::LogEntry& entry) {
   if (const auto* added = std::get_if<control::SetAdded>(&entry)) {
     blocks_.add(added->set, added->members);
-    numbers_[added->set] = (added->base - core::kFirstRow) / core::kRowIds + 1;
+    numbers_[added->set] = (added->base - core::kFirstRow) / core::kReservedIds + 1;
     ++added_;
   } else if (const auto* removed = std::get_if<control::SetRemoved>(&entry)) {
     blocks_.remove(removed->set);
     numbers_.erase(removed->set);
   } else if (const auto* joined = std::get_if<control::RankJoined>(&entry)) {
     const bool is_member = joined->set == core::kGlobalSet || states_.count(joined->set) > 0;
-    if (is_member) state_of(joined->set).unnamed.close();
+    if (is_member) state_of(joined->set).sequence.express.close();
   }
 }
 
@@ -53,7 +53,7 @@ Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members,
   made.state = std::make_shared<SetState>(set, core::topology_of(topology_, members), members,
                                           control::group_of(name, ascending), added_);
   make_express(*made.state);
-  if (is_closed_) made.state->unnamed.close();
+  if (is_closed_) made.state->sequence.express.close();
   const std::uint32_t number = numbers_.at(set);
   made.plane = make_plane(*made.state, number);
   if (parts_.make_device_plane) made.make_device_plane = parts_.make_device_plane(site_of(*made.state, number, 1));
@@ -64,21 +64,28 @@ Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members,
 std::uint64_t Sets::forget(core::SetId set) {
   const auto found = states_.find(set);
   KOLO_CHECK(found != states_.end()) << "process set " << set;
-  gone_.calls += found->second->unnamed.done();
-  gone_.bytes += found->second->unnamed.bytes();
+  gone_.calls += found->second->sequence.express.done();
+  gone_.bytes += found->second->sequence.express.bytes();
   const std::uint64_t serial = found->second->serial;
   states_.erase(found);
   return serial;
 }
 
-void Sets::close_unnamed() noexcept {
+void Sets::close_express() noexcept {
   if (std::exchange(is_closed_, true)) return;
-  world_->unnamed.close();
-  for (const auto& [set, state] : states_) state->unnamed.close();
+  world_->sequence.express.close();
+  for (const auto& [set, state] : states_) state->sequence.express.close();
 }
 
-void Sets::resume_unnamed(SetState& set, core::Round call, bool ended) noexcept {
-  set.unnamed.resume(call, ended && !is_closed_);
+void Sets::resume(SetState& set, core::Round call) {
+  set.sequence.go_on_from(call);
+  if (!is_closed_) set.sequence.express.open();
+}
+
+std::vector<std::pair<core::SetId, core::Round>> Sets::avoided() const {
+  std::vector<std::pair<core::SetId, core::Round>> calls{{core::kGlobalSet, world_->sequence.avoided()}};
+  for (const auto& [set, state] : states_) calls.emplace_back(set, state->sequence.avoided());
+  return calls;
 }
 
 void Sets::clear_sequences() noexcept {
@@ -86,11 +93,12 @@ void Sets::clear_sequences() noexcept {
   for (const auto& [set, state] : states_) state->sequence.clear();
 }
 
-Sets::Unnamed Sets::unnamed() const noexcept {
-  Unnamed all{gone_.calls + world_->unnamed.done(), gone_.bytes + world_->unnamed.bytes()};
+Sets::Expressed Sets::expressed() const noexcept {
+  const ExpressRoute& of_world = world_->sequence.express;
+  Expressed all{gone_.calls + of_world.done(), gone_.bytes + of_world.bytes()};
   for (const auto& [set, state] : states_) {
-    all.calls += state->unnamed.done();
-    all.bytes += state->unnamed.bytes();
+    all.calls += state->sequence.express.done();
+    all.bytes += state->sequence.express.bytes();
   }
   return all;
 }
@@ -118,9 +126,10 @@ base::Columns Sets::columns_of(const SetState& set) const {
 
 void Sets::make_express(SetState& set) {
   if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
-  set.unnamed.make_express(columns_of(set), set.topology.local_rank,
-                           static_cast<std::size_t>(parts_.settings.express_bytes), parts_.to_peers,
-                           set.number == core::kGlobalSet);
+  // In the world all ranks have made their ends before anybody makes a call.
+  const core::Round by_log = set.number == core::kGlobalSet ? 0 : 1;
+  set.sequence.express.make(columns_of(set), set.topology.local_rank,
+                            static_cast<std::size_t>(parts_.settings.express_bytes), parts_.to_peers, by_log);
 }
 
 PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {

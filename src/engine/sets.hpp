@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/columns.hpp"
@@ -69,10 +70,12 @@ class Sets {
   }
   /// All calls that were in flight have been completed.
   void clear_sequences() noexcept;
-  /// From now on all unnamed calls go by the log: a rank has left.
-  void close_unnamed() noexcept;
-  /// The set's next unnamed call is the one after that: its join is over, which holds them. `ended`: and all are back.
-  void resume_unnamed(SetState& set, core::Round call, bool ended) noexcept;
+  /// From now on no call avoids the log: a rank has left, or there is a fatal error.
+  void close_express() noexcept;
+  /// The set's join is over, and all are back: the next call follows this one.
+  void resume(SetState& set, core::Round call);
+  /// By set: the last call that has avoided the log.
+  [[nodiscard]] std::vector<std::pair<core::SetId, core::Round>> avoided() const;
   /// Of a set that this rank is a member of.
   [[nodiscard]] SetState& state_of(core::SetId set) const {
     return set == core::kGlobalSet ? *world_ : *states_.at(set);
@@ -80,12 +83,12 @@ class Sets {
 
   /// A set that this rank is a member of, as people speak of it; empty: the world's.
   [[nodiscard]] std::string words_of(core::SetId set) const;
-  /// Of all sets, those that have gone included: unnamed calls that passed by the log.
-  struct Unnamed {
+  /// Of all sets, those that have gone included: calls that have avoided the log.
+  struct Expressed {
     std::uint64_t calls = 0;
     std::uint64_t bytes = 0;
   };
-  [[nodiscard]] Unnamed unnamed() const noexcept;
+  [[nodiscard]] Expressed expressed() const noexcept;
 
   EntriesBySlot entries;  ///< of all of them
   Joins joins;
@@ -106,7 +109,7 @@ class Sets {
   std::uint64_t added_ = 0;                                 // sets that the log has added so far
   std::unordered_map<core::SetId, SetStatePtr> states_;     // of those that this rank is a member of
   bool is_closed_ = false;
-  Unnamed gone_;
+  Expressed gone_;
 };
 
 }  // namespace kolo::engine

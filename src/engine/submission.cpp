@@ -24,11 +24,16 @@ constexpr int kTurns = 4;
 }  // namespace
 
 void Engine::submit(OperationPtr operation, bool quiet) {
-  const std::weak_ptr<Engine>& its = operation->engine;
-  if (its.owner_before(self_) || self_.owner_before(its)) operation->engine = self_;
+  remember_engine(*operation);
   push({Command::submit, std::move(operation)});
   if (quiet) return;
   if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
+}
+
+/// An operation that is used again mostly has it: a copy counts.
+void Engine::remember_engine(Operation& operation) const {
+  const std::weak_ptr<Engine>& its = operation.engine;
+  if (its.owner_before(self_) || self_.owner_before(its)) operation.engine = self_;
 }
 
 /// What a thread has to say to an engine that sleeps it says itself: that costs less than to wake the background thread
@@ -118,16 +123,18 @@ void Engine::drop_set(core::SetId set) {
   if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
 }
 
-/// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
 void Engine::push(Submission&& submission) {
   // NOLINTNEXTLINE(bugprone-use-after-move): what does not fit is not touched
-  while (!mailbox_.try_push(std::move(submission))) {
-    if (driver_.try_take()) {
-      const HandOver after(*this);
-      progress();
-    } else {
-      std::this_thread::yield();
-    }
+  while (!mailbox_.try_push(std::move(submission))) make_room();
+}
+
+/// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
+void Engine::make_room() {
+  if (driver_.try_take()) {
+    const HandOver after(*this);
+    progress();
+  } else {
+    std::this_thread::yield();
   }
 }
 

@@ -99,7 +99,7 @@ TEST_F(Deadline, NamesTheLeaderThroughWhichTheOthersSpeak) {
 TEST_F(Deadline, NamesTheMissingAndWhatTheyWaitFor) {
   hear_rest({0, 2, 3, 5});
   Answer waiting = from(1, false);
-  waiting.wait = Answer::Wait{0, "", 7};
+  waiting.wait = Answer::Wait{0, kSequence, 7};
   hear(waiting);
   waiting.rank = 4;
   hear(waiting);

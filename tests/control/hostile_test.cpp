@@ -88,8 +88,8 @@ class Saboteur {
   }
   core::TensorId id() {
     return one_of<core::TensorId>({0, 1, 2, 3, 4, 5, 8, kRecordedCapacity - 1, kRecordedCapacity, core::kFirstRow,
-                                   core::kFirstRow + core::kDropped, core::kFirstRow + core::kRowIds, core::kEndOfRows,
-                                   1U << 30, core::kNoTensor});
+                                   core::kFirstRow + core::kDropped, core::kFirstRow + core::kReservedIds,
+                                   core::kEndOfRows, 1U << 30, core::kNoTensor});
   }
   core::SetId set() { return one_of<core::SetId>({0, 0, 0, 1, 1, 2, ~core::SetId{0}}); }
   std::uint64_t count() { return one_of<std::uint64_t>({0, 1, 2, 3, 7, (std::uint64_t{1} << 48) - 1}); }
@@ -319,13 +319,16 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(up(Overdue{0, 0, "x", 1, 1, false, false, {1}}),
             begin + "a rank waits for a request that does not name it");
   EXPECT_EQ(up(Counted{core::kCompleted, {0, 1}}), begin + "more batches are complete than there were");
-  EXPECT_EQ(up(Counted{core::kUnnamed, {0, 1}}), begin + "a tensor was counted before it had a signature");
+  EXPECT_EQ(up(Counted{core::kDropped, {0, 1}}), begin + "a rank drops the world");
+  EXPECT_EQ(up(Declared{0, "", 1, core::kNoTensor, 0, {{core::Signature(), {0}}}}), begin + "a tensor has no name");
   EXPECT_EQ(refusal_of([] {
               Relay(kRecordedSize, {{0}, {1}}, kRecordedSize, 4, kRecordedCapacity)
                   .on_message(0, Declared{0, "x", 1, core::kNoTensor, 0, {{core::Signature(), {1}}}});
             }),
             begin + "a rank submits for another one");
   EXPECT_EQ(log(Assigned{kRecordedCapacity, 1, 0, "x", {}}), begin + "there is no such id");
+  EXPECT_EQ(log(Assigned{core::kSteps, 1, 0, "x", {}}), begin + "there is no such id");
+  EXPECT_EQ(log(Assigned{core::kReservedIds, 1, 0, "", {}}), begin + "a tensor has no name");
   EXPECT_EQ(log(SetAdded{1, 4, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
   EXPECT_EQ(log(SetAdded{1, core::kFirstRow + 1, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
   EXPECT_EQ(log(SetAdded{1, core::kEndOfRows, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
@@ -336,7 +339,7 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(log(Query{1, 0, "", 1, false, {1, 0}}), begin + "ranks do not ascend");
   EXPECT_EQ(log(Failed{1, "", 1, ErrorCode::mismatch, "no", {0}}),
             begin + "a request that names its members is not the world's");
-  EXPECT_EQ(log(BatchAppended{3, {1}}), begin + "there is no such process set");
+  EXPECT_EQ(log(BatchAppended{3, {core::kReservedIds}}), begin + "there is no such process set");
   EXPECT_EQ(log(PlannedBatch{3, 1}), begin + "there is no such plan");
   EXPECT_EQ(log(Evicted{7, 1}), begin + "an id was evicted that means nothing");
   EXPECT_EQ(log(RankLeft{2}), begin + "there is no such rank");

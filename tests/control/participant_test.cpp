@@ -141,27 +141,14 @@ TEST_F(ParticipantTest, ForgetsAnIdleNameThatIsEvicted) {
   EXPECT_EQ(participant.open(0, "y"), slot);
 }
 
-TEST_F(ParticipantTest, CallsWithoutANameKnowTheirIdFromTheStart) {
-  const SlotId slot = participant.open(0, "");
-  participant.submit(slot, of_length(1));
-  const Outbox out = take();
-  const auto& declared = std::get<Declared>(out.messages.at(0));
-  EXPECT_EQ(declared.id, 0U);
-  EXPECT_EQ(declared.generation, 0);
-  read(Assigned{0, 1, 0, "", *of_length(1)});
-  read(BatchAppended{0, {0}});
-  participant.submit(slot, of_length(1));
-  EXPECT_EQ(take().counts[0], (std::pair<core::TensorId, CountWord>{0, CountWord{1, 2}}));
-}
-
 TEST_F(ParticipantTest, CountsCompletionsAndSteps) {
   participant.completed(0);
   participant.completed(0);
   participant.end_step(0);
   const Outbox out = take();
   ASSERT_EQ(out.counts.size(), 3U);
-  EXPECT_EQ(out.counts[1], (std::pair<core::TensorId, CountWord>{1, CountWord{0, 2}}));
-  EXPECT_EQ(out.counts[2], (std::pair<core::TensorId, CountWord>{2, CountWord{0, 1}}));
+  EXPECT_EQ(out.counts[1], (std::pair<core::TensorId, CountWord>{core::kCompleted, CountWord{0, 2}}));
+  EXPECT_EQ(out.counts[2], (std::pair<core::TensorId, CountWord>{core::kSteps, CountWord{0, 1}}));
 }
 
 class PlannedTest : public ParticipantTest {
@@ -242,14 +229,14 @@ TEST_F(ParticipantTest, AsksForASetAndDropsIt) {
   EXPECT_EQ(std::get<ForgetSlot>(actions[1]).slot, request);
   EXPECT_EQ(participant.id_bound(), core::kReservedIds) << "a set takes no room from names";
 
-  const SlotId slot = participant.open(1, "");
+  const SlotId slot = participant.open(1, "x");
   participant.submit(slot, of_length(1));
   participant.end_step(1);
   take();
   participant.drop(1);
   EXPECT_TRUE(take().counts.empty()) << "something is in flight";
-  read(Assigned{kRow, 5, 1, "", *of_length(1)});
-  read(BatchAppended{1, {kRow}});
+  read(Assigned{3, 5, 1, "x", *of_length(1)});
+  read(BatchAppended{1, {3}});
   EXPECT_TRUE(take().counts.empty()) << "its batch runs";
   participant.completed(1);
   using Counts = std::vector<std::pair<core::TensorId, CountWord>>;
@@ -274,8 +261,8 @@ TEST_F(ParticipantTest, DropsItsSetsWhenItLeaves) {
   EXPECT_EQ(outbox.counts[0].first, kRow + core::kDropped);
   EXPECT_TRUE(outbox.left.has_value());
   // One that is made only now is dropped at once.
-  read(SetAdded{2, kRow + core::kRowIds, 1, {1, 3}, ""});
-  EXPECT_EQ(take().counts.at(0).first, kRow + core::kRowIds + core::kDropped);
+  read(SetAdded{2, kRow + core::kReservedIds, 1, {1, 3}, ""});
+  EXPECT_EQ(take().counts.at(0).first, kRow + core::kReservedIds + core::kDropped);
 }
 
 TEST_F(ParticipantTest, AsksAtOnceAboutASetOfARankThatHasLeft) {

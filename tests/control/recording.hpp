@@ -31,7 +31,7 @@ inline constexpr int kRecordedSize = 2;
 
 /// What a participant's program does.
 struct Submission {
-  enum class What : std::uint8_t { submit, ask_for_set, drop, join };
+  enum class What : std::uint8_t { submit, call, ask_for_set, drop, join };
   What what = What::submit;
   core::SetId set = 0;
   std::string name;
@@ -95,7 +95,7 @@ class RecordedWorld {
     run();
     for (int turn = 0; turn < 3; ++turn) {
       submit({What::submit, 1, "m", 1 + turn / 2});
-      submit({What::submit, 1, "", 2});
+      call({What::call, 1, "", 2});
       run();
     }
   }
@@ -158,6 +158,14 @@ class RecordedWorld {
     for (int rank = 0; rank < kRecordedSize; ++rank) submit_on(rank, submission);
   }
 
+  void call(const Submission& submission) {
+    ++calls_;
+    for (int rank = 0; rank < kRecordedSize; ++rank) {
+      ranks_[rank].call(submission.set, signature_of_length(submission.elements), calls_);
+      note(rank, submission);
+    }
+  }
+
   void say(std::size_t child, const UpMessage& message) {
     of_relay.push_back({Heard::From::child, child, encoded(message), {}});
     relay_.on_message(child, message);
@@ -177,6 +185,7 @@ class RecordedWorld {
       rank.on_log(entry, actions);
       for (Action& action : actions) {
         if (const auto* batch = std::get_if<RunBatch>(&action)) rank.completed(batch->set);
+        if (const auto* batch = std::get_if<RunCalls>(&action)) rank.completed(batch->set);
         if (auto* query = std::get_if<AnswerQuery>(&action)) rank.answer(std::move(query->answer));
       }
     }
@@ -201,6 +210,7 @@ class RecordedWorld {
     }
   }
 
+  core::Round calls_ = 0;  ///< in the group
   Participant ranks_[kRecordedSize] = {{0, kRecordedSize, kRecordedCapacity}, {1, kRecordedSize, kRecordedCapacity}};
   Relay relay_{kRecordedSize, {{0}, {1}}, kRecordedSize, 4, kRecordedCapacity};
   Sequencer sequencer_{options_of_two()};
@@ -282,6 +292,10 @@ class HearingParticipant {
       if (set == core::kGlobalSet) return;
       rank_.drop(set);
       sets_.erase(set);
+      calls_.erase(set);
+      return;
+    case Submission::What::call:
+      rank_.call(set, signature_of_length(submission.elements), ++calls_[set]);
       return;
     case Submission::What::submit:
       break;
@@ -291,6 +305,7 @@ class HearingParticipant {
   }
   void note(const Action& action) {
     if (const auto* batch = std::get_if<RunBatch>(&action)) rank_.completed(batch->set);
+    if (const auto* batch = std::get_if<RunCalls>(&action)) rank_.completed(batch->set);
     if (const auto* forgotten = std::get_if<ForgetSlot>(&action)) {
       asked_.erase(forgotten->slot);
       joins_.erase(forgotten->slot);
@@ -303,6 +318,7 @@ class HearingParticipant {
   std::set<core::SetId> sets_{core::kGlobalSet};
   std::set<SlotId> asked_;
   std::map<SlotId, core::SetId> joins_;
+  std::map<core::SetId, core::Round> calls_;  ///< the last one made
 };
 
 }  // namespace kolo::control

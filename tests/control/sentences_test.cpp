@@ -29,10 +29,10 @@ TEST(Sentences, AWarningNamesTheGroup) {
   const Stalled named{1, "x", 60.004, {3}};
   EXPECT_EQ(stalled("", named), "tensor \"x\"" + rest);
   EXPECT_EQ(stalled(kPair, named), "tensor \"x\" of " + kPair + rest);
-  EXPECT_EQ(stalled(kPair, Stalled{1, "", 60, {3}, {}, false, 17, core::CollectiveKind::barrier}),
+  EXPECT_EQ(stalled(kPair, Stalled{1, kSequence, 60, {3}, {}, false, 17, core::CollectiveKind::barrier}),
             "unnamed call number 17 (barrier) of " + kPair + rest);
   EXPECT_EQ(stalled("", Stalled{1, kSequence, 60, {3}, {}, false, 4, core::CollectiveKind::reduce_scatter}),
-            "unnamed asynchronous call number 4 (reduce_scatter)" + rest);
+            "unnamed call number 4 (reduce_scatter)" + rest);
   EXPECT_EQ(stalled(kPair, Stalled{1, "x", 0.7001, {1, 3}}),
             "tensor \"x\" of " + kPair +
                 " has waited for 0.7 s: ranks 1 and 3 have not submitted it. Either these ranks are slow, or the "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sequences of unnamed asynchronous calls: how they pass over a link, meet in a relay, and become batches.
+// Sequences of calls without a name: how they pass over a link, meet in a relay, and become batches.
 #include "control/sequence.hpp"
 
 #include <cstdint>
@@ -120,9 +120,9 @@ TEST(SequenceLink, KeepsApartWhatDiffersInItsScalesAlone) {
 TEST(SequenceLink, RefusesWhatDoesNotFollow) {
   SequenceReceiver receiver;
   const std::string invalid = "a control message is not valid: ";
-  EXPECT_EQ(refusal_of(receiver, {0, 2, {{0, 1, *allreduce_of(1)}}}),
-            invalid + "a sequence does not go on where it was");
-  EXPECT_EQ(refusal_of(receiver, {0, 1, {{0, 1}}}), invalid + "a signature has a number that means nothing");
+  EXPECT_EQ(receiver.take({0, 5, {{0, 1, *allreduce_of(1)}}}).size(), 1U) << "four have avoided the log";
+  EXPECT_EQ(refusal_of(receiver, {0, 5, {{0, 1}}}), invalid + "a sequence does not go on where it was");
+  EXPECT_EQ(refusal_of(receiver, {0, 6, {{1, 1}}}), invalid + "a signature has a number that means nothing");
   SequenceReceiver other;
   EXPECT_EQ(refusal_of(other, {0, 1, {{1, 1, *allreduce_of(1)}}}),
             invalid + "a signature has a number that does not follow");
@@ -134,13 +134,17 @@ TEST(SequenceLink, RefusesWhatDoesNotFollow) {
 class Node {
  public:
   Node() : relay_(3, {{0}, {1}, {2}}, 3) {}
+  /// Calls avoid the log.
+  void pass(std::size_t child, core::Round last) { said_[child].go_on_from(last); }
   void call(std::size_t child, std::int64_t elements, int count = 1) {
     for (int i = 0; i < count; ++i) said_[child].add(allreduce_of(elements));
     relay_.on_message(child, sent(said_[child]));
   }
   void read(const LogEntry& entry) { relay_.on_log(entry); }
   void join(std::size_t child) {
-    relay_.on_message(child, Joined{static_cast<std::int32_t>(child), 0, 0, 0, {}, 0, false, said_[child].calls()});
+    relay_.on_message(
+        child,
+        Joined{static_cast<std::int32_t>(child), 0, 0, 0, {}, said_[child].calls(), false, said_[child].calls()});
   }
   /// What has gone up since the last time: calls, disputed ones without a signature.
   std::vector<Calls> heard() {
@@ -150,6 +154,11 @@ class Node {
       for (Calls& one : up_.take(std::get<SequenceGrown>(std::move(message)))) calls.push_back(std::move(one));
     }
     return calls;
+  }
+  /// The number of the last call that has gone up.
+  core::Round numbered() {
+    heard();
+    return up_.calls();
   }
   Relay& relay() { return relay_; }
 
@@ -200,6 +209,30 @@ TEST(SequenceRelay, SeesWhereRanksDisagree) {
   EXPECT_EQ(*heard[2].signature, *allreduce_of(1));
 }
 
+/// Numbers are missing on all links alike.
+TEST(SequenceRelay, PassesOverCallsThatHaveAvoidedTheLog) {
+  Node node;
+  for (const std::size_t child : {0, 1, 2}) node.call(child, 1, 2);
+  EXPECT_EQ(node.heard().at(0).count, 2U);
+  for (const std::size_t child : {0, 1, 2}) {
+    node.pass(child, 7);
+    node.call(child, 1);
+  }
+  EXPECT_EQ(node.numbered(), 8U);
+}
+
+TEST(SequenceRelay, RefusesCallsThatHaveAvoidedTheLogOnSomeRanks) {
+  Node node;
+  node.pass(0, 7);
+  node.call(0, 1);
+  node.call(1, 1);
+  EXPECT_THROW(node.call(2, 1), Error);
+  Node other;
+  other.call(0, 1);
+  other.pass(0, 7);
+  EXPECT_THROW(other.call(0, 1), Error) << "with one on its way";
+}
+
 /// What a child says in another node's name is refused.
 TEST(SequenceRelay, RefusesVariantsOfOtherRanks) {
   Node node;
@@ -231,7 +264,7 @@ TEST(SequenceRelay, WaitsForAJoinedRankAsFarAsItHadCome) {
   node.read(SequenceAppended{0, 5});
   node.join(0);
   node.join(1);
-  node.read(JoinEnded{0, 1, 0});
+  node.read(JoinEnded{0, 1, 0, ErrorCode::ok, {}, 5});
   EXPECT_TRUE(node.heard().empty());
 }
 
@@ -251,6 +284,7 @@ class Root {
     said_.add({allreduce_of(elements), count});
     hear(said_.take());
   }
+  void pass(core::Round last) { said_.go_on_from(last); }
   void dispute() {
     said_.add({nullptr, 1, {{*allreduce_of(1), {0, 2}}, {*allreduce_of(2), {1}}}});
     hear(said_.take());
@@ -281,6 +315,24 @@ TEST(SequenceSequencer, CutsBatchesByTheThreshold) {
   EXPECT_TRUE(batches[0].repeats.empty());
 }
 
+TEST(SequenceSequencer, GivesACallTheNumberThatItHasOnTheRanks) {
+  Root root;
+  root.calls(1, 2);
+  EXPECT_EQ(root.decided<SequenceAppended>().size(), 1U);
+  root.pass(9);
+  root.dispute();
+  const auto failed = root.decided<SequenceFailed>();
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].call, 10U);
+}
+
+TEST(SequenceSequencer, RefusesCallsThatHaveAvoidedTheLogWithOthersOnTheirWay) {
+  Root root;
+  root.calls(1, 2);
+  root.pass(9);
+  EXPECT_THROW(root.calls(1, 1), Error);
+}
+
 TEST(SequenceSequencer, GathersWhileBatchesAreOpen) {
   Root root;
   for (int i = 0; i < 4; ++i) {
@@ -306,9 +358,9 @@ TEST(SequenceSequencer, FailsADisputedCallInItsPlace) {
   ASSERT_EQ(failed.size(), 1U);
   EXPECT_EQ(failed[0].call, 3U);
   EXPECT_EQ(failed[0].code, ErrorCode::mismatch);
-  EXPECT_EQ(failed[0].message, "unnamed asynchronous call number 3 of allreduce: ranks disagree about shape: [1] on "
-                               "ranks 0 and 2; [2] on rank 1. The "
-                               "operation did not run; submit the same on every rank.");
+  EXPECT_EQ(failed[0].message,
+            "unnamed call number 3 of allreduce: ranks disagree about shape: [1] on ranks 0 and 2; [2] on "
+            "rank 1. The operation did not run; submit the same on every rank.");
 }
 
 TEST(SequenceSequencer, EndsASequenceWhereARankHasLeft) {
@@ -324,7 +376,7 @@ TEST(SequenceSequencer, EndsASequenceWhereARankHasLeft) {
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].last, 5U);
   EXPECT_EQ(ended[0].code, ErrorCode::rank_lost);
-  EXPECT_EQ(ended[0].message, "rank 1 has shut down and will not submit unnamed asynchronous call number 6.");
+  EXPECT_EQ(ended[0].message, "rank 1 has shut down and will not submit unnamed call number 6.");
   root.calls(1, 4);  // one too many
   const auto batches = root.decided<SequenceAppended>();
   ASSERT_EQ(batches.size(), 1U);
@@ -334,7 +386,7 @@ TEST(SequenceSequencer, EndsASequenceWhereARankHasLeft) {
 /// A rank that has not made a call which the others have contributes nothing, and is told what it is.
 TEST(SequenceSequencer, RunsWithoutTheRanksThatHaveJoined) {
   Root root;
-  root.hear(Joined{2, 0, 0, 0, {}, 0, false, 3});
+  root.hear(Joined{2, 0, 0, 0, {}, 3, false, 3});
   EXPECT_EQ(root.decided<RankJoined>().at(0).sequence, 3U);
   root.calls(1, 5);
   const auto batches = root.decided<SequenceAppended>();
@@ -345,11 +397,11 @@ TEST(SequenceSequencer, RunsWithoutTheRanksThatHaveJoined) {
   ASSERT_EQ(batches[1].repeats.size(), 1U);
   EXPECT_EQ(batches[1].repeats[0].count, 2U);
   EXPECT_EQ(batches[1].repeats[0].signature, *allreduce_of(1));
-  root.hear(Joined{0, 0, 2, 0, {}, 0, false, 7});
-  root.hear(Joined{1, 0, 2, 0, {}, 0, false, 5});
+  root.hear(Joined{0, 0, 2, 0, {}, 8, false, 7});
+  root.hear(Joined{1, 0, 2, 0, {}, 5, false, 5});
   EXPECT_TRUE(root.decided<JoinEnded>().empty());  // two calls of rank 0 are on their way
   root.calls(1, 2);
-  EXPECT_EQ(root.decided<JoinEnded>().size(), 1U);
+  EXPECT_EQ(root.decided<JoinEnded>().at(0).calls, 8U) << "the last of rank 0 has avoided the log";
 }
 
 // ---------------------------------------------------------------- a rank
@@ -363,7 +415,7 @@ std::vector<Action> read(Participant& participant, const LogEntry& entry) {
 TEST(SequenceParticipant, SaysAPassOfCallsAtOnce) {
   Participant participant(0, 2);
   const SignaturePtr one = allreduce_of(1);
-  for (core::Round number = 1; number <= 100; ++number) EXPECT_EQ(participant.call(0, one), number);
+  for (core::Round number = 1; number <= 100; ++number) participant.call(0, one, number);
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
   participant.outbox() = {};
   const std::vector<Action> actions = read(participant, SequenceAppended{0, 60});
@@ -378,7 +430,7 @@ TEST(SequenceParticipant, SaysAPassOfCallsAtOnce) {
 TEST(SequenceParticipant, FailsWhatComesBehindTheEnd) {
   Participant participant(0, 3);
   const SignaturePtr one = allreduce_of(1);
-  for (int i = 0; i < 6; ++i) static_cast<void>(participant.call(0, one));
+  participant.call(0, one, 1, 6);
   participant.outbox() = {};
   EXPECT_TRUE(read(participant, RankLeft{1}).empty());
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
@@ -389,7 +441,7 @@ TEST(SequenceParticipant, FailsWhatComesBehindTheEnd) {
   EXPECT_EQ(std::get<FailLastCalls>(actions[0]).last, 4U);
   EXPECT_EQ(read(participant, SequenceAppended{0, 4}).size(), 1U);
   // One more is asked about, and not said.
-  EXPECT_EQ(participant.call(0, one), 5U);
+  participant.call(0, one, 7);
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
   EXPECT_TRUE(std::holds_alternative<Overdue>(participant.outbox().messages[0]));
 }
@@ -397,10 +449,8 @@ TEST(SequenceParticipant, FailsWhatComesBehindTheEnd) {
 TEST(SequenceParticipant, MakesManyCallsAtOnceAsOneByOne) {
   Participant participant(0, 3);
   const SignaturePtr one = allreduce_of(1);
-  EXPECT_EQ(participant.calls(0), 0U);
-  EXPECT_EQ(participant.call(0, one, 1000), 1000U);
-  EXPECT_EQ(participant.call(0, allreduce_of(2), 2), 1002U);
-  EXPECT_EQ(participant.calls(0), 1002U);
+  participant.call(0, one, 1, 1000);
+  participant.call(0, allreduce_of(2), 1001, 2);
   EXPECT_EQ(participant.counters().called, 1002U);
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
   const auto grown = std::get<SequenceGrown>(participant.outbox().messages[0]);
@@ -410,20 +460,60 @@ TEST(SequenceParticipant, MakesManyCallsAtOnceAsOneByOne) {
   // Another rank has made two more, and has left: of five more calls two are said.
   participant.outbox() = {};
   EXPECT_TRUE(read(participant, SequenceEnded{0, 1004, ErrorCode::rank_lost, "it left"}).empty());
-  EXPECT_EQ(participant.call(0, one, 5), 1007U);
+  participant.call(0, one, 1003, 5);
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
   const auto& last = std::get<SequenceGrown>(participant.outbox().messages[0]);
   ASSERT_EQ(last.repeats.size(), 1U);
   EXPECT_EQ(last.repeats[0].count, 2U);
   participant.outbox() = {};
-  EXPECT_EQ(participant.call(0, one, 3), 1010U);
+  participant.call(0, one, 1008, 3);
   EXPECT_TRUE(participant.outbox().messages.empty()) << "none of them can run";
+}
+
+/// Calls that have avoided the log count, and are not said.
+TEST(SequenceParticipant, PassesOverCallsThatHaveAvoidedTheLog) {
+  Participant participant(0, 2);
+  const SignaturePtr one = allreduce_of(1);
+  participant.call(0, one, 4);
+  EXPECT_EQ(std::get<SequenceGrown>(participant.outbox().messages.at(0)).first, 4U);
+  participant.outbox() = {};
+  EXPECT_EQ(read(participant, SequenceAppended{0, 1}).size(), 1U);
+  participant.call(0, one, 7, 2);
+  EXPECT_EQ(std::get<SequenceGrown>(participant.outbox().messages.at(0)).first, 7U);
+  participant.outbox() = {};
+  EXPECT_EQ(read(participant, SequenceFailed{0, 7, ErrorCode::mismatch, "because"}).size(), 1U);
+  EXPECT_EQ(read(participant, SequenceAppended{0, 1}).size(), 1U);
+  participant.pass(0, 12);
+  participant.leave();
+  const Left left = participant.outbox().left.value_or(Left{});
+  ASSERT_EQ(left.sequences.size(), 1U);
+  EXPECT_EQ(left.sequences[0].calls, 12U);
+}
+
+/// `Joined` says what the log will have of this rank, and what the next number must be beyond.
+TEST(SequenceParticipant, JoinsBehindCallsThatHaveAvoidedTheLog) {
+  Participant participant(1, 2);
+  const SignaturePtr one = allreduce_of(1);
+  participant.call(0, one, 1);
+  EXPECT_EQ(read(participant, SequenceAppended{0, 1}).size(), 1U);
+  static_cast<void>(participant.join(0, 5, false));
+  const auto& joined = std::get<Joined>(participant.outbox().messages.back());
+  EXPECT_EQ(joined.sequence, 1U);
+  EXPECT_EQ(joined.calls, 5U);
+  EXPECT_TRUE(read(participant, RankJoined{0, 1, {}, false, 1}).empty());
+  EXPECT_TRUE(read(participant, SequenceFailed{0, 6, ErrorCode::mismatch, "because"}).empty());
+  EXPECT_TRUE(read(participant, RankJoined{0, 0, {}, false, 6}).empty());
+  const std::vector<Action> actions = read(participant, JoinEnded{0, 0, 0, ErrorCode::ok, {}, 8});
+  EXPECT_EQ(std::get<JoinDone>(actions.at(0)).calls, 8U);
+  participant.outbox() = {};
+  participant.call(0, one, 9);
+  EXPECT_EQ(std::get<SequenceGrown>(participant.outbox().messages.at(0)).first, 9U);
 }
 
 TEST(SequenceParticipant, CountsAlongWhileItIsAbsent) {
   Participant participant(1, 2);
   const SignaturePtr one = allreduce_of(1);
-  static_cast<void>(participant.call(0, one));
+  participant.call(0, one, 1);
   static_cast<void>(participant.join(0, 0, false));
   ASSERT_EQ(participant.outbox().messages.size(), 2U);
   EXPECT_TRUE(std::holds_alternative<SequenceGrown>(participant.outbox().messages[0]));
@@ -438,8 +528,10 @@ TEST(SequenceParticipant, CountsAlongWhileItIsAbsent) {
   EXPECT_EQ(std::get<RunCalls>(actions[0]).absent, (std::vector<std::int32_t>{1}));
   EXPECT_TRUE(read(participant, SequenceFailed{0, 4, ErrorCode::mismatch, "because"}).empty());
   EXPECT_TRUE(read(participant, RankJoined{0, 0, {}, false, 4}).empty());
-  EXPECT_EQ(read(participant, JoinEnded{0, 0, 0}).size(), 2U);
-  EXPECT_EQ(participant.call(0, one), 5U);
+  EXPECT_EQ(read(participant, JoinEnded{0, 0, 0, ErrorCode::ok, {}, 4}).size(), 2U);
+  participant.outbox() = {};
+  participant.call(0, one, 5);
+  EXPECT_EQ(std::get<SequenceGrown>(participant.outbox().messages.at(0)).first, 5U);
 }
 
 }  // namespace

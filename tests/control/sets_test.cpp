@@ -55,10 +55,11 @@ class SmallWorld {
     run();
     return made_.back();
   }
-  /// They submit in it: an unnamed call and a name, each of a signature of its own.
+  /// They submit in it: a call without a name, and two names.
   void use(SetId set) {
     for (const int member : {0, 2}) {
-      for (const char* name : {"", "x"}) rank(member).submit(rank(member).open(set, name), signature_);
+      rank(member).call(set, signature_, ++calls_[{set, member}]);
+      for (const char* name : {"x", "y"}) rank(member).submit(rank(member).open(set, name), signature_);
       rank(member).end_step(set);
     }
     run();
@@ -106,9 +107,10 @@ class SmallWorld {
         if (const auto* made = std::get_if<SetMade>(&action); made != nullptr && child == 0) made_.push_back(made->set);
         if (std::holds_alternative<SetGone>(action) && child == 0) ++gone_;
         const auto* batch = std::get_if<RunBatch>(&action);
-        if (batch == nullptr) continue;
+        const auto* calls = std::get_if<RunCalls>(&action);
+        if (batch == nullptr && calls == nullptr) continue;
         ++batches_;
-        ranks_[child].completed(batch->set);
+        ranks_[child].completed(batch != nullptr ? batch->set : calls->set);
       }
     }
   }
@@ -124,6 +126,7 @@ class SmallWorld {
   Relay relay_{kSize, {{0}, {1}, {2}}, kSize, 4, kIds};
   Sequencer sequencer_{options()};
   std::array<std::map<TensorId, CountWord>, kSize> columns_;
+  std::map<std::pair<SetId, int>, core::Round> calls_;  ///< by set and member
   std::vector<SetId> made_;
   std::size_t gone_ = 0;
   std::uint64_t batches_ = 0;
@@ -141,7 +144,7 @@ TEST(ManySets, OneAfterTheOtherTakeNoMoreThanOne) {
     ASSERT_EQ(world.made(), i + 1);
   }
   EXPECT_EQ(world.gone(), count);
-  EXPECT_EQ(world.batches(), 2 * count) << "of two members, a batch each";
+  EXPECT_EQ(world.batches(), 4 * count) << "of two members, two batches each";
   EXPECT_EQ(world.highest_base(), core::kFirstRow);
   EXPECT_LE(world.id_bound(), kIds);
 }
@@ -152,11 +155,11 @@ TEST(ManySets, AtOnceCostOnlyTheirRows) {
   std::vector<SetId> sets;
   for (std::size_t i = 0; i < count; ++i) sets.push_back(world.make_set());
   for (const SetId set : sets) world.use(set);
-  EXPECT_EQ(world.batches(), 2 * count);
+  EXPECT_EQ(world.batches(), 4 * count);
   EXPECT_LE(world.id_bound(), kIds) << "names are evicted, sets are not";
   for (const SetId set : sets) world.drop(set);
   EXPECT_EQ(world.gone(), count);
-  EXPECT_EQ(world.highest_base(), core::kFirstRow + (count - 1) * core::kRowIds);
+  EXPECT_EQ(world.highest_base(), core::kFirstRow + (count - 1) * core::kReservedIds);
 }
 
 }  // namespace

@@ -235,10 +235,10 @@ class LeaderOfAGroup : public ::testing::Test {
 
 TEST_F(LeaderOfAGroup, WakesTheMembersAlone) {
   constexpr std::uint32_t kPlan = 7;
-  const core::TensorId unnamed = core::kFirstRow + core::kUnnamed;
+  constexpr core::TensorId kId = core::kReservedIds;
   const std::vector<control::LogEntry> entries{
-      control::BatchAppended{kGroup, {unnamed}},
-      control::PlanDefined{kPlan, kGroup, {{unnamed}}},
+      control::BatchAppended{kGroup, {kId}},
+      control::PlanDefined{kPlan, kGroup, {{kId}}},
       control::PlannedBatch{kPlan, 0},
       control::SequenceAppended{kGroup, 3},
       control::SequenceFailed{kGroup, 4, ErrorCode::mismatch, "ranks disagree"},

@@ -258,26 +258,4 @@ TEST(NameTable, OfManyThreadsOneWins) {
   }
 }
 
-/// One unnamed call at a time, in the order in which they came.
-TEST(NameTable, UnnamedCallsQueue) {
-  NameTable names(kolo::core::kGlobalSet);
-  std::atomic<int> inside{0};
-  std::atomic<int> done{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int k = 0; k < 50; ++k) {
-        Entry& entry = names.claim_unnamed();
-        EXPECT_EQ(inside.fetch_add(1), 0);
-        EXPECT_EQ(entry.name, "");
-        inside.fetch_sub(1);
-        names.finished(entry);
-        done.fetch_add(1);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(done.load(), 200);
-}
-
 }  // namespace

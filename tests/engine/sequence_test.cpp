@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/sequence.hpp"
 
+#include <atomic>
 #include <memory>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +14,7 @@ namespace {
 
 using kolo::ErrorCode;
 using kolo::Status;
+using kolo::core::Round;
 using kolo::engine::NameTable;
 using kolo::engine::Operation;
 using kolo::engine::OperationPtr;
@@ -47,6 +53,156 @@ TEST(SequenceOfCalls, LeavesAloneWhatSomebodyHasAndWhatFailed) {
     if (fails) first.reset();
     EXPECT_NE(sequence.take(), old.lock());
     EXPECT_EQ(old.expired(), fails) << "the sequence has let go of it";
+  }
+}
+
+// ---------------------------------------------------------------- numbers
+
+/// A sequence, and a mailbox for four calls.
+class SequenceOrder : public testing::Test {
+ protected:
+  OperationPtr make() {
+    auto operation = std::make_shared<Operation>();
+    operation->entry = &sequence_.entry();
+    return operation;
+  }
+  bool call(OperationPtr operation) { return sequence_.try_call(operation, log_); }
+  bool end(Sequence::Turn& turn, OperationPtr by_log = nullptr) { return sequence_.try_end(turn, by_log, log_); }
+  /// The numbers of the calls that have gone to the log, in their order.
+  std::vector<Round> logged() {
+    std::vector<Round> numbers;
+    while (const auto submission = log_.try_pop()) numbers.push_back(submission->operation->call);
+    return numbers;
+  }
+
+  NameTable names_{0};
+  Sequence sequence_{0, names_};
+  Sequence::Calls log_{4};
+};
+
+TEST_F(SequenceOrder, BlockingAndAsynchronousCallsAreOne) {
+  EXPECT_TRUE(call(make()));
+  Sequence::Turn turn = sequence_.begin();
+  EXPECT_EQ(turn.call, 2U);
+  EXPECT_TRUE(end(turn, make()));
+  EXPECT_TRUE(call(make()));
+  EXPECT_EQ(logged(), (std::vector<Round>{1, 2, 3}));
+}
+
+TEST_F(SequenceOrder, WhatOtherThreadsCallDuringATurnComesBehindIt) {
+  for (const bool avoids : {false, true}) {
+    Sequence::Turn turn = sequence_.begin();
+    const Round number = turn.call;
+    EXPECT_TRUE(call(make()));
+    EXPECT_TRUE(call(make()));
+    EXPECT_TRUE(logged().empty());
+    turn.has_avoided = avoids;
+    EXPECT_TRUE(end(turn, avoids ? nullptr : make()));
+    EXPECT_TRUE(turn.had_others);
+    std::vector<Round> wanted{number, number + 1, number + 2};
+    if (avoids) wanted.erase(wanted.begin());
+    EXPECT_EQ(logged(), wanted);
+    EXPECT_EQ(sequence_.avoided(), avoids ? number : 0U);
+  }
+}
+
+TEST_F(SequenceOrder, ACallThatIsNotMadeTakesNoNumber) {
+  Sequence::Turn turn = sequence_.begin();
+  EXPECT_TRUE(end(turn));
+  EXPECT_EQ(sequence_.begin().call, 1U);
+}
+
+TEST_F(SequenceOrder, AFullMailboxTakesNoNumber) {
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(call(make()));
+  OperationPtr more = make();
+  EXPECT_FALSE(sequence_.try_call(more, log_));
+  EXPECT_NE(more, nullptr) << "nothing was done";
+  Sequence::Turn turn = sequence_.begin();
+  EXPECT_EQ(turn.call, 5U);
+  OperationPtr last = make();
+  EXPECT_TRUE(call(make())) << "behind the turn";
+  EXPECT_FALSE(sequence_.try_end(turn, last, log_));
+  EXPECT_NE(last, nullptr);
+  EXPECT_EQ(logged(), (std::vector<Round>{1, 2, 3, 4}));
+  EXPECT_TRUE(sequence_.try_end(turn, last, log_));
+  EXPECT_EQ(logged(), (std::vector<Round>{5, 6}));
+}
+
+TEST_F(SequenceOrder, ACallDuringAJoinHasNoNumberAndTheJoinSetsTheNext) {
+  EXPECT_TRUE(call(make()));
+  EXPECT_EQ(sequence_.begin_join(), 1U);
+  EXPECT_TRUE(call(make()));
+  sequence_.go_on_from(9);
+  sequence_.end_join();
+  EXPECT_TRUE(call(make()));
+  EXPECT_EQ(logged(), (std::vector<Round>{1, 0, 10}));
+}
+
+/// One turn at a time, in the order in which the threads came.
+TEST_F(SequenceOrder, BlockingCallsQueue) {
+  std::atomic<int> inside{0};
+  std::atomic<int> done{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 50; ++k) {
+        Sequence::Turn turn = sequence_.begin();
+        EXPECT_EQ(inside.fetch_add(1), 0);
+        turn.has_avoided = true;
+        inside.fetch_sub(1);
+        EXPECT_TRUE(end(turn));
+        done.fetch_add(1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(done.load(), 200);
+  EXPECT_EQ(sequence_.avoided(), 200U);
+}
+
+TEST_F(SequenceOrder, OnlyASecondThreadIsOne) {
+  EXPECT_FALSE(sequence_.is_second_thread());
+  EXPECT_FALSE(sequence_.is_second_thread());
+  std::thread other([this] {
+    EXPECT_TRUE(sequence_.is_second_thread());
+    EXPECT_FALSE(sequence_.is_second_thread()) << "which is said once";
+  });
+  other.join();
+  EXPECT_FALSE(sequence_.is_second_thread());
+}
+
+/// The sequence of the world, or of another set, whose first call all members must have made before.
+TEST(SequenceExpress, ACallMayAvoidTheLogOnceTheOneBeforeIsOver) {
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
+  };
+  for (const Round by_log : {0, 1}) {
+    const std::size_t bytes = kolo::control::Express::column_bytes(0);
+    const std::unique_ptr<std::byte, Free> memory(
+        static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
+    NameTable names(0);
+    Sequence sequence(0, names);
+    Sequence::Calls log(64);
+    sequence.express.make(kolo::base::Columns::in_a_row(memory.get(), bytes, 1), 0, 0, {}, by_log);
+    const auto may_avoid = [&] {
+      Sequence::Turn turn = sequence.begin();
+      OperationPtr none;
+      EXPECT_TRUE(sequence.try_end(turn, none, log));
+      return turn.may_avoid_log;
+    };
+    EXPECT_EQ(may_avoid(), by_log == 0);
+    for (int i = 0; i < 3; ++i) {
+      auto operation = std::make_shared<Operation>();
+      EXPECT_TRUE(sequence.try_call(operation, log));
+      EXPECT_FALSE(may_avoid()) << "one is in the log";
+    }
+    sequence.note_over();
+    sequence.note_over();
+    EXPECT_FALSE(may_avoid());
+    sequence.note_over();
+    EXPECT_TRUE(may_avoid());
+    sequence.express.close();
+    EXPECT_FALSE(may_avoid());
   }
 }
 

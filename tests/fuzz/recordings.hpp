@@ -34,7 +34,7 @@ inline control::Heard read(Input& input) {
   heard.from = static_cast<control::Heard::From>(input.byte() % 3);
   heard.child = input.byte() % control::kRecordedSize;
   if (heard.from == control::Heard::From::program) {
-    heard.submission.what = static_cast<control::Submission::What>(input.byte() % 4);
+    heard.submission.what = static_cast<control::Submission::What>(input.byte() % 5);
     heard.submission.set = input.byte();
     heard.submission.elements = input.byte();
     heard.submission.name = input.text(input.byte());

@@ -132,7 +132,7 @@ TEST(Join, CutsAPlanInTheMiddleOfABatch) {
   }
 }
 
-/// Unnamed calls pass by the log until somebody joins, and so a rank that was absent cannot count them along.
+/// Calls avoid the log until somebody joins, so a rank that was absent cannot count them along.
 TEST(Join, BringsRanksBackToTheSameUnnamedCall) {
   std::uint64_t passed = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -167,8 +167,8 @@ TEST(Join, RunsWhatEachHadInFlight) {
     World world(seeded(seed), allreduces(4));
     for (int rank = 0; rank < 4; ++rank) {
       world.set_program(rank, {submit("all", 1), submit("mine" + std::to_string(rank), 0),
-                               submit(rank < 2 ? "low" : "high", 2), submit("", 3), join(), wait_all(),
-                               submit("all", 1), submit("", 3), wait_all(), leave()});
+                               submit(rank < 2 ? "low" : "high", 2), launch(3), join(), wait_all(), submit("all", 1),
+                               launch(3), wait_all(), leave()});
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     int alone = 0;

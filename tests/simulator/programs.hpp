@@ -67,11 +67,9 @@ struct Random {
   bool churn = true;  ///< sets are made and dropped while the others run
   bool mismatches = true;
   bool changes = true;  ///< of signatures
-  bool unnamed = true;
-  bool calls = false;  ///< unnamed calls are made one at a time, in one order, and may pass by the log
   bool end_steps = true;
   bool joins = true;
-  bool async = true;  ///< asynchronous calls without a name
+  bool unnamed = true;  ///< calls without a name
 };
 
 /// One program a rank. Sets are made by their members at the end of a phase, in one order; and dropped there, by each
@@ -108,15 +106,17 @@ class RandomPrograms {
     int set = 0;
     std::string name;
     std::vector<int> signatures;  ///< by rank
-    bool is_async = false;        ///< asynchronous, without a name: these have one order on all ranks
+    bool is_unnamed = false;      ///< these have one order on all ranks
+    std::size_t waited_for = 0;   ///< of an unnamed one: on about so many of kAll ranks
   };
+  static constexpr std::size_t kAll = 4;
 
   std::size_t draw(std::size_t below) { return random_() % below; }
 
   void add_members(const std::vector<std::int32_t>& members) {
     members_.push_back(members);
     is_alive_.push_back(true);
-    signature_of_.resize(members_.size() * static_cast<std::size_t>(shape_.names + 1), 0);
+    signature_of_.resize(members_.size() * static_cast<std::size_t>(shape_.names), 0);
   }
 
   void make_set() {
@@ -151,17 +151,15 @@ class RandomPrograms {
     }
   }
 
-  bool is_synchronous(const Call& call) const { return shape_.calls && call.name.empty() && !call.is_async; }
-
-  Op request(const Call& call, std::size_t rank) const {
+  Op request(const Call& call, std::size_t rank) {
     const int signature = call.signatures[rank];
-    if (call.is_async) return simulator::launch(signature, call.set);
-    return is_synchronous(call) ? simulator::call(signature, call.set) : submit(call.name, signature, call.set);
+    if (!call.is_unnamed) return submit(call.name, signature, call.set);
+    return draw(kAll) < call.waited_for ? simulator::call(signature, call.set) : launch(signature, call.set);
   }
 
   Call make_call(int set, int name) {
-    Call call{set, name == shape_.names ? "" : "t" + std::to_string(name), {}};
-    int& signature = signature_of_[static_cast<std::size_t>(set * (shape_.names + 1) + name)];
+    Call call{set, "t" + std::to_string(name), {}};
+    int& signature = signature_of_[static_cast<std::size_t>(set * shape_.names + name)];
     if (shape_.changes && draw(12) == 0) signature = static_cast<int>(draw(kSignatures));
     call.signatures.assign(programs_.size(), signature);
     if (shape_.mismatches && draw(25) == 0) {
@@ -170,9 +168,8 @@ class RandomPrograms {
     return call;
   }
 
-  /// Without a name, asynchronously.
-  Call make_async(int set) {
-    Call call{set, "", {}, true};
+  Call make_unnamed(int set) {
+    Call call{set, "", {}, true, draw(kAll + 1)};
     const auto signature = static_cast<int>(draw(kSignatures));
     call.signatures.assign(programs_.size(), signature);
     if (shape_.mismatches && draw(25) == 0) {
@@ -181,11 +178,13 @@ class RandomPrograms {
     return call;
   }
 
-  /// So many of them, of one signature for the most part.
-  void add_async(std::vector<Call>& calls, int set) {
-    if (!shape_.async || draw(3) == 0) return;
+  /// Often several of one signature, which all or no ranks wait for.
+  void add_unnamed(std::vector<Call>& calls, int set) {
+    if (!shape_.unnamed || draw(3) == 0) return;
+    const std::size_t waited_for = draw(kAll + 1);
     for (std::size_t i = draw(12); i > 0; --i) {
-      const Call call = make_async(set);
+      Call call = make_unnamed(set);
+      if (draw(4) != 0) call.waited_for = waited_for;
       calls.push_back(call);
       for (std::size_t more = draw(3) == 0 ? draw(8) : 0; more > 0; --more) calls.push_back(call);
     }
@@ -195,16 +194,16 @@ class RandomPrograms {
   void shuffle(std::vector<Call>& calls) {
     std::vector<Call> ordered;
     for (const Call& call : calls) {
-      if (call.is_async) ordered.push_back(call);
+      if (call.is_unnamed) ordered.push_back(call);
     }
     std::shuffle(calls.begin(), calls.end(), random_);
     auto next = ordered.begin();
     for (Call& call : calls) {
-      if (call.is_async) call = *next++;
+      if (call.is_unnamed) call = *next++;
     }
   }
 
-  static Op wait_of(const Call& call) { return call.is_async ? wait_launched(call.set) : wait(call.name, call.set); }
+  static Op wait_of(const Call& call) { return call.is_unnamed ? wait_launched(call.set) : wait(call.name, call.set); }
 
   void make_phase() {
     std::vector<Call> calls;
@@ -214,9 +213,8 @@ class RandomPrograms {
       for (int name = 0; name < shape_.names; ++name) {
         if (draw(10) != 0) names.push_back(name);
       }
-      if (shape_.unnamed && draw(3) == 0) names.push_back(shape_.names);
       for (const int name : names) calls.push_back(make_call(static_cast<int>(set), name));
-      add_async(calls, static_cast<int>(set));
+      add_unnamed(calls, static_cast<int>(set));
     }
     std::shuffle(calls.begin(), calls.end(), random_);
     const bool one_order = draw(2) == 0;
@@ -227,14 +225,12 @@ class RandomPrograms {
   void make_join() {
     const std::size_t set = draw(members_.size());
     if (!is_alive_[set]) return;
-    const auto draw_name = [this] {
-      return static_cast<int>(draw(static_cast<std::size_t>(shape_.names) + (shape_.unnamed ? 1 : 0)));
-    };
+    const auto draw_name = [this] { return static_cast<int>(draw(static_cast<std::size_t>(shape_.names))); };
     std::vector<Call> calls;
     std::vector<bool> ends_step;
     for (std::size_t i = draw(2 * static_cast<std::size_t>(shape_.names)); i > 0; --i) {
-      const bool is_async = shape_.async && draw(3) == 0;
-      calls.push_back(is_async ? make_async(static_cast<int>(set)) : make_call(static_cast<int>(set), draw_name()));
+      const bool is_unnamed = shape_.unnamed && draw(3) == 0;
+      calls.push_back(is_unnamed ? make_unnamed(static_cast<int>(set)) : make_call(static_cast<int>(set), draw_name()));
       ends_step.push_back(shape_.end_steps && draw(6) == 0);
     }
     for (const std::int32_t rank : members_[set]) {
@@ -246,13 +242,13 @@ class RandomPrograms {
         if (draw(5) == 0) program.push_back(wait_of(calls[i]));
         if (ends_step[i]) program.push_back(end_step(calls[i].set));
       }
-      std::vector<bool> is_there(static_cast<std::size_t>(shape_.names) + 1, false);
-      for (std::size_t more = shape_.async ? draw(4) : 0; more > 0; --more) {
-        program.push_back(request(make_async(static_cast<int>(set)), static_cast<std::size_t>(rank)));
+      std::vector<bool> is_there(static_cast<std::size_t>(shape_.names), false);
+      for (std::size_t more = shape_.unnamed ? draw(4) : 0; more > 0; --more) {
+        program.push_back(launch(static_cast<int>(draw(kSignatures)), static_cast<int>(set)));
       }
       for (std::size_t more = draw(3); more > 0; --more) {
         const int name = draw_name();
-        if (is_there[static_cast<std::size_t>(name)] || (shape_.calls && name == shape_.names)) continue;
+        if (is_there[static_cast<std::size_t>(name)]) continue;
         is_there[static_cast<std::size_t>(name)] = true;
         const Call call = make_call(static_cast<int>(set), name);
         program.push_back(submit(call.name, call.signatures[static_cast<std::size_t>(rank)], call.set));
@@ -271,14 +267,10 @@ class RandomPrograms {
     if (!one_order) shuffle(calls);
     if (draw(6) == 0) program.push_back(pause(draw(300)));  // a rank that is late
     for (const Call& call : calls) {
-      if (!is_member(rank, call.set) || is_synchronous(call)) continue;
+      if (!is_member(rank, call.set)) continue;
       program.push_back(request(call, rank));
       if (one_order && draw(5) == 0) program.push_back(wait_of(call));
       if (draw(15) == 0) program.push_back(poll());
-    }
-    std::sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.set < b.set; });
-    for (const Call& call : calls) {
-      if (is_member(rank, call.set) && is_synchronous(call)) program.push_back(request(call, rank));
     }
     if (wait_at_end) program.push_back(wait_all());
     for (std::size_t set = 0; shape_.end_steps && set < members_.size(); ++set) {

@@ -31,7 +31,9 @@ Options random_options(std::mt19937_64& random) {
   return options;
 }
 
-std::string run_random(std::uint64_t seed, const Random& shape, std::uint32_t capacity, int priorities = 1) {
+/// `passed` grows by the calls that have avoided the log.
+std::string run_random(std::uint64_t seed, const Random& shape, std::uint32_t capacity, int priorities = 1,
+                       std::uint64_t* passed = nullptr) {
   std::mt19937_64 random(seed);
   Options options = random_options(random);
   options.capacity = capacity;
@@ -41,7 +43,9 @@ std::string run_random(std::uint64_t seed, const Random& shape, std::uint32_t ca
   for (int rank = 0; rank < options.ranks; ++rank) {
     world.set_program(rank, programs.programs()[static_cast<std::size_t>(rank)]);
   }
-  return world.run();
+  std::string violation = world.run();
+  if (passed != nullptr) *passed += world.passed();
+  return violation;
 }
 
 using kolo::testing::Schedules;
@@ -93,25 +97,19 @@ TEST(RandomWorlds, KeepEveryPromiseWhereRanksJoin) {
   }
 }
 
-/// Unnamed calls come one at a time, and leave gaps in the log, where ranks do not know of those that they missed.
-TEST(RandomWorlds, KeepEveryPromiseWhereUnnamedCallsPassByTheLog) {
-  Random shape;
-  shape.names = 4;
-  shape.phases = 30;
-  shape.sets = 1;
-  shape.calls = true;
-  const Schedules seeds(7000, 400);
-  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
-    ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(5 + seed % 12)), "") << "seed " << seed;
-  }
-}
-
-/// Little else than asynchronous calls without a name.
+/// Little else than calls without a name: some ranks wait for them, some do not, and some of them avoid the log.
 TEST(RandomWorlds, KeepEveryPromiseWhereTheOrderOfCallsIsTheName) {
   Random shape;
   shape.names = 2;
   shape.phases = 30;
-  expect_promises(shape, {8000, 400});
+  const Schedules seeds(7000, 800);
+  std::uint64_t passed = 0;
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+    shape.sets = static_cast<int>(seed % 3);
+    shape.mismatches = seed % 4 != 0;
+    ASSERT_EQ(run_random(seed, shape, 4096, 1, &passed), "") << "seed " << seed;
+  }
+  EXPECT_GT(passed, seeds.end - seeds.first);
 }
 
 /// What is urgent overtakes: with few and with many ids, with and without ends of steps.
@@ -138,7 +136,6 @@ TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
     std::mt19937_64 random(seed);
     Options options = random_options(random);
     options.ranks = static_cast<int>(2 + random() % 5);
-    shape.calls = seed % 4 > 1;
     options.ranks_per_node = options.ranks;  // nobody is below the one who goes
     World world(options, allreduces(RandomPrograms::kSignatures));
     RandomPrograms programs(shape, options.ranks, random());
@@ -155,7 +152,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
 
 TEST(RandomWorlds, KeepEveryPromiseWhenNothingIsIrregular) {
   Random shape;
-  shape.mismatches = shape.changes = shape.unnamed = shape.churn = shape.joins = shape.async = false;
+  shape.mismatches = shape.changes = shape.unnamed = shape.churn = shape.joins = false;
   shape.sets = 0;
   shape.phases = 25;
   const Schedules seeds(3000, 150);

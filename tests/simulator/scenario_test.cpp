@@ -222,7 +222,7 @@ TEST(Mismatches, OfUnnamedCallsNameTheirNumber) {
   Options options;
   World world(options, signatures);
   for (int rank = 0; rank < 4; ++rank) {
-    world.set_program(rank, {submit("", 0), submit("", rank < 3 ? 0 : 1), submit("", 1), wait_all(), leave()});
+    world.set_program(rank, {call(0), call(rank < 3 ? 0 : 1), call(1), leave()});
   }
   ASSERT_EQ(world.run(), "");
   ASSERT_EQ(world.failures(2).size(), 1U);
@@ -364,7 +364,7 @@ TEST(Sets, CanBeMadeAndDroppedForEverInTheSameIds) {
     for (int round = 1; round <= 20; ++round) {
       program.push_back(make_set(round, {0, 1, 2, 3}));
       for (int i = 0; i < 3; ++i) program.push_back(submit("x", i, round));
-      program.push_back(submit("", 3, round));
+      program.push_back(launch(3, round));
       program.push_back(end_step(round));
       program.push_back(drop_set(round));
       program.push_back(wait_all());
@@ -375,7 +375,7 @@ TEST(Sets, CanBeMadeAndDroppedForEverInTheSameIds) {
   ASSERT_EQ(world.run(), "");
   const auto added = entries_of<control::SetAdded>(world);
   ASSERT_EQ(added.size(), 20U);
-  for (const control::SetAdded& set : added) EXPECT_LT(set.base, core::kFirstRow + 3 * core::kRowIds);
+  for (const control::SetAdded& set : added) EXPECT_LT(set.base, core::kFirstRow + 3 * core::kReservedIds);
 }
 
 TEST(Faults, ADeadRankIsNamedEverywhere) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is promised of asynchronous calls without a name, one world a promise.
+// What is promised of calls without a name, one world a promise.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -65,10 +65,9 @@ TEST(Sequences, FailWhereRanksDifferAndGoOn) {
     for (int rank = 0; rank < 4; ++rank) {
       ASSERT_EQ(world.failures(rank).size(), 1U);
       EXPECT_EQ(world.failures(rank)[0].code(), ErrorCode::mismatch);
-      EXPECT_EQ(
-          world.failures(rank)[0].message(),
-          "unnamed asynchronous call number 3 of allreduce: ranks disagree about shape: [19] on ranks 0, 1 and 3; "
-          "[21] on rank 2. The operation did not run; submit the same on every rank.");
+      EXPECT_EQ(world.failures(rank)[0].message(),
+                "unnamed call number 3 of allreduce: ranks disagree about shape: [19] on ranks 0, 1 and 3; "
+                "[21] on rank 2. The operation did not run; submit the same on every rank.");
     }
   }
 }
@@ -88,8 +87,7 @@ TEST(Sequences, EndWhereARankHasLeft) {
   for (const int rank : {0, 2, 3}) {
     ASSERT_EQ(world.failures(rank).size(), 1U);
     EXPECT_EQ(world.failures(rank)[0].code(), ErrorCode::rank_lost);
-    EXPECT_EQ(world.failures(rank)[0].message(),
-              "rank 1 has shut down and will not submit unnamed asynchronous call number 3.");
+    EXPECT_EQ(world.failures(rank)[0].message(), "rank 1 has shut down and will not submit unnamed call number 3.");
   }
   EXPECT_TRUE(world.failures(1).empty());
 }
@@ -127,7 +125,7 @@ TEST(Sequences, NameWhoHasNotMadeTheCall) {
   EXPECT_EQ(world.stalls(0)[0].name, control::kSequence);
   EXPECT_EQ(world.stalls(0)[0].missing, (std::vector<std::int32_t>{3}));
   const std::string sentence = world.fault(0).message();
-  EXPECT_EQ(sentence.rfind("unnamed asynchronous call number 2 has not completed within ", 0), 0U) << sentence;
+  EXPECT_EQ(sentence.rfind("unnamed call number 2 has not completed within ", 0), 0U) << sentence;
   EXPECT_NE(sentence.find(": rank 3 has not submitted it; rank 3 waits for tensor \"else\"."), std::string::npos)
       << sentence;
 }

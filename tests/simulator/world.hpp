@@ -11,10 +11,9 @@
 //             late.
 //   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is
 //             interested.
-//   unnamed   calls (`call`), one at a time on a rank, pass by the log where all members come to them before somebody
-//             has waited long enough (control/express.hpp), so their numbers in the log have gaps. From the moment that
-//             a rank has read that another one has joined it goes to the log without a word, until the join has ended;
-//             for good once it has read that one has left.
+//   unnamed   calls are one sequence, whether a rank waits for them (`call`) or not (`launch`). Those that it waits for
+//             avoid the log where control::Express, over a memory that the ranks of all nodes share here, says so. Sets
+//             have memory that others had before. Between the verdict and the look at the others' inputs time passes.
 //   batches   complete on a rank some time after all members of the set have executed them.
 //   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader
 //             itself. Or nobody notices: its process was stopped.
@@ -33,7 +32,8 @@
 //     rank on all of them, or fails because a member has left;
 //   - calls without a name run and fail in the order of their numbers, for calls of these numbers that every member has
 //     made, or that a rank which has joined had not; none runs that a rank which has left has not made;
-//   - a rank that begins a call without a name writes over the words of one that every member has ended;
+//   - a call without a name avoids the log on all members or on none, with one signature, and nothing of the sequence
+//     is in the log then; every member finds the inputs of all members to this call;
 //   - of what waits in a set's queue nothing is more urgent than what the sequencer takes (`Readiness`);
 //   - nothing follows the end of the log;
 //   - and when nothing happens any more: every program has come to its end, and whatever all members had submitted
@@ -46,10 +46,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <queue>
 #include <random>
 #include <set>
@@ -59,7 +61,9 @@
 #include <variant>
 #include <vector>
 
+#include "base/columns.hpp"
 #include "control/codec.hpp"
+#include "control/express.hpp"
 #include "control/participant.hpp"
 #include "control/relay.hpp"
 #include "control/sequencer.hpp"
@@ -106,12 +110,12 @@ using Program = std::vector<Op>;
 inline Op submit(std::string name, int signature = 0, int set = 0) {
   return {Op::Kind::submit, set, std::move(name), signature, {}, 0};
 }
-/// An unnamed call, waited for; all members make theirs this way, or none does.
+/// A call without a name, waited for.
 inline Op call(int signature = 0, int set = 0) { return {Op::Kind::call, set, {}, signature, {}, 0}; }
 inline Op wait(std::string name, int set = 0) { return {Op::Kind::wait, set, std::move(name), 0, {}, 0}; }
-/// Asynchronously, without a name.
+/// A call without a name that is not waited for.
 inline Op launch(int signature = 0, int set = 0) { return {Op::Kind::launch, set, {}, signature, {}, 0}; }
-/// For all calls without a name that the rank has made in the set.
+/// Until all calls without a name that the rank has made in the set are over.
 inline Op wait_launched(int set = 0) { return {Op::Kind::wait_launched, set, {}, 0, {}, 0}; }
 inline Op wait_all() { return {Op::Kind::wait_all, 0, {}, 0, {}, 0}; }
 /// Shows interest for a moment, as an unfinished done() does.
@@ -158,7 +162,7 @@ struct Options {
   std::uint32_t capacity = 4096;
   bool plan = true;
   double latch_timeout_s = 5;
-  Tick patience = 60;  ///< at most, before an unnamed call goes to the log
+  Tick patience = 60;  ///< at most, before a call that is waited for goes to the log
 };
 
 /// What has passed, to compare steps by.
@@ -191,7 +195,8 @@ class World {
     std::vector<std::int32_t> all;
     for (int rank = 0; rank < options.ranks; ++rank) all.push_back(rank);
     members_[core::kGlobalSet] = all;
-    meaning_.emplace(core::kUnnamed, Key(core::kGlobalSet, ""));
+    give_memory(core::kGlobalSet);
+    for (int rank = 0; rank < options.ranks; ++rank) make_express(rank, core::kGlobalSet);
   }
 
   void set_program(int rank, Program program) { ranks_[index(rank)].program = std::move(program); }
@@ -231,7 +236,7 @@ class World {
   }
   [[nodiscard]] const Status& fault(int rank) const { return ranks_[index(rank)].fault; }
   [[nodiscard]] std::uint64_t events() const { return happened_; }
-  /// Unnamed calls that the log knows nothing of.
+  /// Calls without a name that have avoided the log.
   [[nodiscard]] std::uint64_t passed() const { return passed_; }
   [[nodiscard]] Tick now() const { return now_; }
   [[nodiscard]] control::Relay& relay(int node) { return *nodes_[index(node)].relay; }
@@ -262,13 +267,28 @@ class World {
     bool warned = false;
     Tick since = 0;
   };
-  /// Of a sequence.
+  /// Of a sequence, in the log.
   struct Call {
     std::uint64_t number = 0;
     bool running = false;
     std::size_t entry = 0;  ///< of the log, which runs it
     bool warned = false;
     Tick since = 0;
+  };
+  /// A rank's part in a set's sequence.
+  struct Sequence {
+    std::unique_ptr<control::Express> express;
+    std::uint64_t made = 0;     ///< the number of the last call
+    std::uint64_t given = 0;    ///< the last that went to the log
+    bool is_closed = false;     ///< a rank has joined
+    std::deque<Call> launched;  ///< in flight in the log
+  };
+  /// The call that a rank waits for.
+  struct Waiting {
+    enum class For { nothing, words, inputs, log };
+    For what = For::nothing;
+    std::uint64_t number = 0;
+    Tick due = 0;  ///< goes to the log then, or looks at the inputs
   };
   struct Rank {
     std::unique_ptr<control::Participant> participant;
@@ -282,7 +302,8 @@ class World {
     std::map<int, SetId> sets{{0, core::kGlobalSet}};  ///< by the program's number
     std::map<Key, Handle> handles;
     std::map<SlotId, Handle*> by_slot;
-    std::map<SetId, std::deque<Call>> launched;  ///< in flight
+    std::map<SetId, Sequence> sequences;
+    Waiting waiting;
     std::deque<control::UpMessage> ring;
     std::map<TensorId, control::CountWord> column;  ///< what the leader has not looked at
     std::size_t cursor = 0;                         ///< into the node's log
@@ -292,12 +313,6 @@ class World {
     bool is_joined = false;  ///< its program waits for a join, which is this:
     SetId join_set = 0;
     SlotId join_slot = 0;
-    std::map<SetId, std::uint64_t> calls;  ///< unnamed ones that were begun
-    std::set<SetId> closed;                ///< sets whose unnamed calls go by the log, because a rank has joined
-    bool is_calling = false;               ///< its program waits for an unnamed call,
-    SetId call_set = 0;                    ///< in this set,
-    bool is_in_log = false;                ///< which has gone there
-    Tick call_due = 0;                     ///< and goes there at this time
     Tick join_since = 0;
     bool join_warned = false;
     bool join_over = false;
@@ -336,11 +351,18 @@ class World {
     std::uint64_t consumed = 0;              ///< by the log
     bool hopeless = false;                   ///< failed without being complete, because somebody has left
   };
-  /// The words of an unnamed call.
+  /// What has become of a call without a name.
   struct Words {
     std::map<int, int> said;  ///< signatures, by rank
-    bool by_log = false;      ///< somebody has gone there
-    bool together = false;    ///< all have said the same before
+    bool by_log = false;      ///< on some rank
+    bool together = false;    ///< on some rank
+  };
+  /// What the ranks of a set share.
+  struct Memory {
+    struct Free {
+      void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
+    };
+    std::unique_ptr<std::byte, Free> bytes;
   };
   /// What an entry consumes.
   struct Record {
@@ -454,7 +476,7 @@ class World {
       if (sabotage_.rank_reads && !sabotage_.rank_reads(rank, entry)) continue;
       actions.clear();
       r.participant->on_log(entry, actions);
-      if (const auto* joined = std::get_if<control::RankJoined>(&entry)) r.closed.insert(joined->set);
+      if (const auto* joined = std::get_if<control::RankJoined>(&entry)) r.sequences[joined->set].is_closed = true;
       for (control::Action& action : actions) {
         std::visit([&](auto& value) { act(rank, number, value); }, action);
       }
@@ -513,10 +535,10 @@ class World {
     case Op::Kind::call:
       return call(rank, set->second, op.signature);
     case Op::Kind::launch:
-      do_launch(rank, set->second, op.signature);
+      give(rank, set->second, ++r.sequences[set->second].made, op.signature);
       return true;
     case Op::Kind::wait_launched:
-      return r.launched[set->second].empty();
+      return r.sequences[set->second].launched.empty();
     case Op::Kind::wait: {
       const auto found = r.handles.find({set->second, op.name});
       return found == r.handles.end() || !found->second.pending;
@@ -545,6 +567,7 @@ class World {
       r.busy_until = now_ + op.ticks;
       return true;
     case Op::Kind::leave:
+      for (const auto& [number, its_set] : r.sets) r.participant->pass(its_set, r.sequences[its_set].made);
       r.participant->leave();
       return true;
     case Op::Kind::die:
@@ -568,88 +591,158 @@ class World {
     return true;
   }
 
-  /// Whether the rank has read that another one has joined the set, or has left: its calls go by the log.
-  static bool is_closed(const Rank& r, SetId set) { return r.closed.count(set) != 0 || !r.participant->left().empty(); }
+  // ---- its calls without a name
 
-  /// There are words for two calls in a row.
-  void check_reuse(int rank, SetId set) {
-    const std::uint64_t call = ranks_[index(rank)].calls[set];
-    for (const std::int32_t member : members_[set]) {
-      Rank& other = ranks_[index(member)];
-      if (other.has_said_left || other.is_joined || is_closed(other, set)) continue;
-      const std::uint64_t ended = other.calls[set] - (other.is_calling && other.call_set == set ? 1 : 0);
-      if (ended + 2 >= call) continue;
-      return violate("rank " + std::to_string(rank) + " writes over the word of a call that rank " +
-                     std::to_string(member) + " has not ended");
+  /// A set's memory is that of one which is gone, if there is one.
+  void give_memory(SetId set) {
+    const std::size_t column = control::Express::column_bytes(0);
+    if (free_memory_.empty()) {
+      const std::size_t bytes = index(options_.ranks) * column;
+      free_memory_.emplace_back();
+      free_memory_.back().bytes.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
+      std::memset(free_memory_.back().bytes.get(), 0, bytes);
     }
+    memory_[set] = std::move(free_memory_.back());
+    free_memory_.pop_back();
   }
 
-  /// The calls of a set are numbered; those that pass by the log leave gaps there.
-  bool call(int rank, SetId set, int number) {
+  void make_express(int rank, SetId set) {
+    const std::vector<std::int32_t>& members = members_[set];
+    const auto place = static_cast<int>(std::lower_bound(members.begin(), members.end(), rank) - members.begin());
+    auto columns = base::Columns::in_a_row(memory_[set].bytes.get(), control::Express::column_bytes(0),
+                                           static_cast<int>(members.size()));
+    ranks_[index(rank)].sequences[set].express =
+        std::make_unique<control::Express>(std::move(columns), std::size_t{0}, place);
+  }
+
+  /// What a rank gives the others in a call.
+  static std::uint64_t input_of(int rank, std::uint64_t number) {
+    return number * 1000 + static_cast<std::uint64_t>(rank);
+  }
+
+  /// Whether the next call may avoid the log: no rank has joined or left, and the call before is over here.
+  bool may_avoid_log(Rank& r, SetId set) {
+    const Sequence& sequence = r.sequences[set];
+    const bool is_first = set != core::kGlobalSet && sequence.made == 0;
+    return !is_first && !sequence.is_closed && r.participant->left().empty() && sequence.launched.empty();
+  }
+
+  /// False when it must wait.
+  bool call(int rank, SetId set, int signature) {
     Rank& r = ranks_[index(rank)];
-    Handle& handle = r.handles[{set, ""}];
-    if (!r.is_calling) {
-      ++r.calls[set];
-      const bool closed = is_closed(r, set);
-      if (!closed) check_reuse(rank, set);
-      r.is_calling = true;
-      r.call_set = set;
-      r.is_in_log = false;
-      r.call_due = now_ + draw(options_.patience);
-      schedule(r.call_due, Event::Kind::tick, rank);
-      if (!closed) words_[{set, r.calls[set]}].said[rank] = number;
-    } else if (r.is_in_log) {
-      r.is_calling = handle.pending;
-      return !handle.pending;
+    switch (r.waiting.what) {
+    case Waiting::For::nothing:
+      begin_call(rank, set, signature);
+      return false;
+    case Waiting::For::words:
+      look_at_words(rank, set, signature);
+      return false;
+    case Waiting::For::inputs:
+      if (now_ < r.waiting.due) return false;
+      check_inputs(rank, set);
+      break;
+    case Waiting::For::log: {
+      const std::deque<Call>& calls = r.sequences[set].launched;
+      const auto is_this = [&r](const Call& call) { return call.number == r.waiting.number; };
+      if (std::any_of(calls.begin(), calls.end(), is_this)) return false;
+      break;
     }
-    Words& words = words_[{set, r.calls[set]}];
-    const auto differs = [number](const auto& word) { return word.second != number; };
-    const bool is_silent = is_closed(r, set) && words.said.count(rank) == 0;
-    const bool agree = !is_silent && std::none_of(words.said.begin(), words.said.end(), differs);
-    if (!words.by_log && agree && words.said.size() == members_[set].size()) {
-      if (!std::exchange(words.together, true)) pass_by_log(set, r.calls[set], words);
-      r.is_calling = false;
-      return true;
     }
-    if (!words.by_log && agree && now_ < r.call_due) return false;
-    r.is_in_log = true;
-    if (!std::exchange(words.by_log, true)) wake_callers(set);
-    handle.ordinal = r.calls[set] - 1;
-    begin(rank, {set, ""}, handle, r.participant->open(set, ""), number);
-    r.participant->submit(handle.slot, signatures_[index(number)], r.calls[set]);
-    return false;
+    r.waiting = {};
+    return true;
+  }
+
+  void begin_call(int rank, SetId set, int signature) {
+    Rank& r = ranks_[index(rank)];
+    Sequence& sequence = r.sequences[set];
+    const bool may_avoid = may_avoid_log(r, set);
+    r.waiting = {Waiting::For::words, ++sequence.made, now_ + draw(options_.patience)};
+    if (!may_avoid) return go_to_log(rank, set, signature);
+    words_[{set, sequence.made}].said[rank] = signature;
+    sequence.express->begin(sequence.made);
+    const std::uint64_t input = input_of(rank, sequence.made);
+    std::memcpy(sequence.express->room(sequence.express->local_rank()), &input, sizeof input);
+    sequence.express->speak(static_cast<control::Express::Tag>(signature));
+    schedule(r.waiting.due, Event::Kind::tick, rank);
+    wake_callers(set);
+  }
+
+  void look_at_words(int rank, SetId set, int signature) {
+    Rank& r = ranks_[index(rank)];
+    control::Express& express = *r.sequences[set].express;
+    control::Express::Verdict verdict = express.look();
+    if (verdict == control::Express::Verdict::undecided && now_ >= r.waiting.due) verdict = express.demote();
+    if (verdict == control::Express::Verdict::undecided) return;
+    wake_callers(set);
+    if (verdict == control::Express::Verdict::by_log) return go_to_log(rank, set, signature);
+    note_together(rank, set);
+    r.waiting.what = Waiting::For::inputs;
+    r.waiting.due = now_ + draw(options_.pause);
+    schedule(r.waiting.due, Event::Kind::tick, rank);
+  }
+
+  void go_to_log(int rank, SetId set, int signature) {
+    Rank& r = ranks_[index(rank)];
+    r.waiting.what = Waiting::For::log;
+    give(rank, set, r.waiting.number, signature);
   }
 
   void wake_callers(SetId set) {
     for (const std::int32_t member : members_[set]) {
-      if (ranks_[index(member)].is_calling) schedule_tick(member, 1 + draw(options_.pause));
+      if (ranks_[index(member)].waiting.what == Waiting::For::words) schedule_tick(member, 1 + draw(options_.pause));
     }
   }
 
-  /// All members have spoken.
-  void pass_by_log(SetId set, std::uint64_t ordinal, const Words& words) {
-    Ledger& ledger = ledgers_[Key(set, "")];
-    if (ledger.consumed + 1 != ordinal || !absent_[set].empty()) {
-      return violate("unnamed call " + std::to_string(ordinal) + " passes by the log too early or too late");
+  void check_inputs(int rank, SetId set) {
+    const std::uint64_t number = ranks_[index(rank)].waiting.number;
+    const control::Express& express = *ranks_[index(rank)].sequences[set].express;
+    for (std::size_t place = 0; place < members_[set].size(); ++place) {
+      std::uint64_t input = 0;
+      std::memcpy(&input, express.room(static_cast<int>(place)), sizeof input);
+      if (input == input_of(members_[set][place], number)) continue;
+      return violate("rank " + std::to_string(rank) + " does not find the input of rank " +
+                     std::to_string(members_[set][place]) + " to call " + std::to_string(number));
     }
-    ledger.consumed = ordinal;
-    if (ledger.said.size() < ordinal) ledger.said.resize(ordinal);
-    for (const auto& [rank, number] : words.said) {
-      ledger.submitted[rank] = ordinal;
-      ledger.said[ordinal - 1].push_back(number);
+  }
+
+  /// A call avoids the log on this rank.
+  void note_together(int rank, SetId set) {
+    const std::uint64_t number = ranks_[index(rank)].waiting.number;
+    Words& words = words_[{set, number}];
+    const std::string what = "call " + std::to_string(number) + " avoids the log on rank " + std::to_string(rank);
+    if (words.by_log) return violate(what + ", and on others it does not");
+    if (std::exchange(words.together, true)) return;
+    const int signature = words.said[rank];
+    const auto differs = [signature](const auto& said) { return said.second != signature; };
+    if (words.said.size() < members_[set].size() || std::any_of(words.said.begin(), words.said.end(), differs)) {
+      return violate(what + ", though not all have said the same");
     }
+    Ledger& ledger = ledgers_[Key(set, control::kSequence)];
+    if (ledger.consumed + 1 != number || !absent_[set].empty()) return violate(what + ", too early or too late");
+    ledger.consumed = number;
+    ledger.said.resize(std::max<std::size_t>(ledger.said.size(), number));
+    for (const std::int32_t member : members_[set]) ledger.submitted[member] = number;
     ++passed_;
-    wake_callers(set);
   }
 
-  void do_launch(int rank, SetId set, int signature) {
+  /// A call goes to the log.
+  void give(int rank, SetId set, std::uint64_t number, int signature) {
     Rank& r = ranks_[index(rank)];
+    Sequence& sequence = r.sequences[set];
+    Words& words = words_[{set, number}];
+    words.by_log = true;
+    if (words.together) {
+      return violate("call " + std::to_string(number) + " goes to the log on rank " + std::to_string(rank) +
+                     ", and on others it does not");
+    }
     const auto& given = signatures_[index(signature)];
-    const std::uint64_t number =
-        r.participant->call(set, draw(3) == 0 ? std::make_shared<const core::Signature>(*given) : given);
-    r.launched[set].push_back({number, false, 0, false, now_});
+    r.participant->call(set, draw(3) == 0 ? std::make_shared<const core::Signature>(*given) : given, number);
+    sequence.express->give(number);
+    sequence.given = number;
+    sequence.launched.push_back({number, false, 0, false, now_});
     ++r.unfinished;
     note_submission(rank, {set, control::kSequence}, number, signature);
+    wake_callers(set);
     if (options_.stall_warning > 0) schedule(now_ + options_.stall_warning, Event::Kind::overdue, rank);
     if (options_.deadline > 0) schedule(now_ + options_.deadline, Event::Kind::overdue, rank);
   }
@@ -691,7 +784,7 @@ class World {
     r.join_set = set;
     r.join_warned = false;
     joining_.insert({set, rank});
-    r.join_slot = r.participant->join(set, r.calls[set]);
+    r.join_slot = r.participant->join(set, r.sequences[set].made);
     watch_join(rank);
     return false;
   }
@@ -716,7 +809,8 @@ class World {
 
   /// This rank has done with a set, and has not left before.
   void note_drop(int rank, TensorId id, control::CountWord word) {
-    if (id < core::kFirstRow || word.count == 0 || (id - core::kFirstRow) % core::kRowIds != core::kDropped) return;
+    if (id < core::kFirstRow || word.count == 0 || (id - core::kFirstRow) % core::kReservedIds != core::kDropped)
+      return;
     const SetId set = meaning_.at(id - core::kDropped).set;
     if (!ranks_[index(rank)].has_said_left) ++done_with_[set];
   }
@@ -745,8 +839,8 @@ class World {
         if (!handle.running) r.participant->overdue(handle.slot, seconds, false);
       }
     }
-    for (auto& [set, calls] : r.launched) {
-      if (!calls.empty()) look_at_call(r, set, calls.front());
+    for (auto& [set, sequence] : r.sequences) {
+      if (!sequence.launched.empty()) look_at_call(r, set, sequence.launched.front());
     }
     if (r.is_joined) look_at_join(r);
     publish(rank);
@@ -757,8 +851,8 @@ class World {
     for (auto& [key, handle] : r.handles) {
       if (handle.pending && !handle.running) r.participant->ask(handle.slot, 0.001);
     }
-    for (auto& [set, calls] : r.launched) {
-      for (const Call& call : calls) {
+    for (auto& [set, sequence] : r.sequences) {
+      for (const Call& call : sequence.launched) {
         if (!call.running) r.participant->ask_call(set, call.number, core::CollectiveKind::allreduce, 0.001);
       }
     }
@@ -844,7 +938,7 @@ class World {
 
   /// The first call that does not run yet.
   Call* next_call(int rank, SetId set) {
-    for (Call& call : ranks_[index(rank)].launched[set]) {
+    for (Call& call : ranks_[index(rank)].sequences[set].launched) {
       if (!call.running) return &call;
     }
     violate("rank " + std::to_string(rank) + " is told about a call that it has not made");
@@ -879,7 +973,7 @@ class World {
     if (call->number != records_[entry].items.front().second) {
       return violate("rank " + std::to_string(rank) + " fails another call than the log");
     }
-    std::deque<Call>& calls = ranks_[index(rank)].launched[fail.set];
+    std::deque<Call>& calls = ranks_[index(rank)].sequences[fail.set].launched;
     calls.erase(calls.begin() + place_of(calls, call));
     --ranks_[index(rank)].unfinished;
     ranks_[index(rank)].failures.push_back(fail.status);
@@ -891,7 +985,7 @@ class World {
 
   void act(int rank, std::size_t, control::FailLastCalls& fail) {
     Rank& r = ranks_[index(rank)];
-    std::deque<Call>& calls = r.launched[fail.set];
+    std::deque<Call>& calls = r.sequences[fail.set].launched;
     while (!calls.empty() && calls.back().number > fail.last) {
       if (calls.back().running) return violate("rank " + std::to_string(rank) + " fails a call that runs");
       calls.pop_back();
@@ -902,7 +996,7 @@ class World {
 
   void complete_calls(int rank, std::size_t entry) {
     Rank& r = ranks_[index(rank)];
-    std::deque<Call>& calls = r.launched[records_[entry].set];
+    std::deque<Call>& calls = r.sequences[records_[entry].set].launched;
     const auto is_over = [entry](const Call& call) { return call.running && call.entry == entry; };
     const auto end = std::remove_if(calls.begin(), calls.end(), is_over);
     r.unfinished -= static_cast<std::size_t>(calls.end() - end);
@@ -936,10 +1030,10 @@ class World {
     if (!r.is_joined || r.join_set != done.set || r.join_slot != done.slot) {
       return violate("rank " + std::to_string(rank) + " is told of the end of a join that it has not made");
     }
-    r.calls[done.set] = std::max(r.calls[done.set], done.calls);
     if (done.status.ok()) {
       r.joins.push_back(done.last);
-      r.closed.erase(done.set);
+      r.sequences[done.set].made = done.calls;
+      r.sequences[done.set].is_closed = false;
     } else {
       r.failures.push_back(done.status);
     }
@@ -970,6 +1064,7 @@ class World {
     finish(rank, *handle);
     r.request_done = true;
     r.sets[r.program[r.at].set] = made.set;
+    make_express(rank, made.set);
   }
   void act(int, std::size_t, control::SetGone&) {}
   void act(int rank, std::size_t, control::WorldFault& fault) {
@@ -981,9 +1076,11 @@ class World {
   void act(int rank, std::size_t, control::AnswerQuery& query) {
     Rank& r = ranks_[index(rank)];
     const auto runs = [](const auto& item) { return item.second.pending && item.second.running; };
-    const auto calls_run = [](const auto& item) { return !item.second.empty() && item.second.front().running; };
+    const auto calls_run = [](const auto& item) {
+      return !item.second.launched.empty() && item.second.launched.front().running;
+    };
     const bool waits = std::any_of(r.handles.begin(), r.handles.end(), runs) ||
-                       std::any_of(r.launched.begin(), r.launched.end(), calls_run);
+                       std::any_of(r.sequences.begin(), r.sequences.end(), calls_run);
     query.answer.doing = waits ? control::Doing::waiting : control::Doing::nothing;
     for (const auto& [key, handle] : r.handles) {
       if (query.answer.submitted || !r.blocked || !handle.pending || handle.running) continue;
@@ -1286,6 +1383,7 @@ class World {
     if (!meaning_.emplace(e.base, Key(e.set, "")).second)
       violate("entry " + std::to_string(n) + " reserves a row twice");
     members_[e.set] = members;
+    give_memory(e.set);
   }
   void check(std::size_t n, const control::SetRemoved& e) {
     const std::string what = "entry " + std::to_string(n) + " removes process set " + std::to_string(e.set) + ", ";
@@ -1310,6 +1408,7 @@ class World {
       it = it->second.set == e.set ? meaning_.erase(it) : std::next(it);
     }
     removed_.insert(e.set);
+    free_memory_.push_back(std::move(memory_[e.set]));
   }
   void check(std::size_t, const control::RankLeft&) {}
   void check(std::size_t n, const control::RankJoined& e) {
@@ -1320,7 +1419,8 @@ class World {
     for (auto& [key, ledger] : ledgers_) {
       if (key.set != e.set || !key.members.empty()) continue;
       if (key.name == control::kSequence) {
-        if (ledger.submitted[e.rank] != e.sequence) violate(who + " joins with another number of calls");
+        if (ranks_[index(e.rank)].sequences[e.set].given != e.sequence)
+          violate(who + " joins with another number of calls");
       } else if (ledger.submitted[e.rank] > ledger.consumed) {
         submissions.push_back(key.name);
       }
@@ -1336,12 +1436,8 @@ class World {
     if (e.code == ErrorCode::ok && absent_[e.set].size() < members_[e.set].size())
       violate(what + "before all have joined");
     if (e.code == ErrorCode::ok && e.last != last_[e.set]) violate(what + "with another last rank");
-    std::uint64_t calls = 0;
-    for (const std::int32_t member : members_[e.set]) {
-      Rank& r = ranks_[index(member)];
-      calls = std::max({calls, r.calls[e.set], r.handles[Key(e.set, "")].ordinal});
-    }
-    if (e.code == ErrorCode::ok && e.calls != calls) violate(what + "with another number of unnamed calls");
+    if (e.code == ErrorCode::ok && e.calls != ledgers_[Key(e.set, control::kSequence)].consumed)
+      violate(what + "with another number of calls than have been made");
     for (auto& [key, ledger] : ledgers_) {
       if (key.set != e.set || !key.members.empty()) continue;
       records_[n].come_to.emplace(key, ledger.consumed);
@@ -1444,6 +1540,8 @@ class World {
   std::map<SetId, std::set<std::int32_t>> absent_;          ///< by the log
   std::map<SetId, std::int32_t> last_;                      ///< of these, who joined
   std::map<std::pair<SetId, std::uint64_t>, Words> words_;  ///< by set and number of the call
+  std::map<SetId, Memory> memory_;
+  std::vector<Memory> free_memory_;
   Readiness readiness_;
   std::uint64_t passed_ = 0;
   bool closed_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed calls that pass by the log, among calls that cannot: every result exact, every rank of one mind, and whatever
+// Unnamed calls that avoid the log, among calls that cannot: every result exact, every rank of one mind, and whatever
 // is wrong is said by the log as if there were no other way.
 #include <gtest/gtest.h>
 
@@ -378,7 +378,7 @@ TEST_P(ExpressCalls, WhoDisagreesIsToldByTheLogAndTheJobGoesOn) {
           said[static_cast<std::size_t>(kolo::rank())] =
               sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce(kolo::view(x)); });
           EXPECT_EQ(x, std::vector<float>(x.size(), 1.0F));
-          // What only one of the two may pass by the log.
+          // What only one of the two may avoid the log.
           const std::string kinds = sentence_of(ErrorCode::mismatch, [&] {
             if (kolo::rank() == last) {
               kolo::barrier();
@@ -433,13 +433,9 @@ TEST_P(ExpressCalls, TheLateAreWaitedForAndTheGoneAreNamed) {
           if (kolo::rank() == last) {
             while (demoted.load() < round * last) std::this_thread::yield();
           } else {
-            const std::uint64_t submitted = kolo::metrics().counts_published + kolo::metrics().signatures_sent;
-            std::thread watcher([&demoted, submitted, &context = kolo::current_context()] {
-              const auto said = [&context] {
-                const kolo::Metrics metrics = kolo::metrics(context);
-                return metrics.counts_published + metrics.signatures_sent;
-              };
-              while (said() == submitted) std::this_thread::yield();
+            const std::uint64_t posted = kolo::metrics().messages_posted;
+            std::thread watcher([&demoted, posted, &context = kolo::current_context()] {
+              while (kolo::metrics(context).messages_posted == posted) std::this_thread::yield();
               demoted.fetch_add(1);
             });
             EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());

@@ -182,10 +182,9 @@ TEST(JoinForm, AnUnnamedCallThatNeedsAnAbsentRank) {
     kolo::Handle refused = kolo::broadcast_async(kolo::view(x), 1);
     std::vector<float> y(8, 1);
     kolo::Handle next = kolo::allreduce_async(kolo::view(y), ReduceOp::sum);
-    EXPECT_EQ(
-        sentence_of(ErrorCode::invalid_argument, [&] { refused.wait(); }),
-        "unnamed asynchronous call number 1: the broadcast cannot run, because its root, rank 1, has joined; give a "
-        "root that has not joined.");
+    EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { refused.wait(); }),
+              "unnamed call number 1: the broadcast cannot run, because its root, rank 1, has joined; give a "
+              "root that has not joined.");
     next.wait();
     EXPECT_EQ(y, std::vector<float>(8, 2));
     if (kolo::rank() == 0) {

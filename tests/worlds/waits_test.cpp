@@ -78,7 +78,7 @@ TEST(Waits, AWarningNamesTheGroup) {
         come_late("unnamed call number 2 (barrier) of " + group + is_late);
         kolo::barrier(pair);
         kolo::allreduce_async(pair, kolo::view(x)).wait();
-        come_late("unnamed asynchronous call number 2 (broadcast) of " + group + is_late);
+        come_late("unnamed call number 4 (broadcast) of " + group + is_late);
         kolo::broadcast_async(pair, kolo::view(x), 0).wait();
         come_late("group \"next\" of ranks 1 and 3 has waited for N s: rank 3 has not called Group::of or split for "
                   "it. Either this rank is slow, or the program does not ask for a group of the same ranks and name "

@@ -14,10 +14,10 @@ SlotId Joins::join(Set& set, Round calls, bool counts) {
   const SlotId number = set.join = slots_.open_unnamed(set, "");
   slots_[number].is_join = slots_[number].in_flight = true;
   slots_[number].round = set.joins + 1;
-  const SlotId unnamed = slots_.find(set, "");
-  if (unnamed != kNoSlot) calls = std::max(calls, slots_[unnamed].round);
   calls_.speak_of_calls();
-  Joined message{rank_, set.number, counters_.log_entries, set.steps, {}, calls, counts, set.sequence.said.calls()};
+  calls = std::max(calls, set.sequence.made);
+  Joined message{rank_, set.number, counters_.log_entries, set.steps, {}, calls, counts, set.sequence.made};
+  UnnamedCalls::pass(set.sequence, calls);
   for (const SlotId member : slots_.in_flight_of(set)) {
     const Slot& slot = slots_[member];
     message.submissions.push_back({slot.name, slot.round, slot.id, slot.whole ? *slot.pending : *slot.current});
@@ -73,13 +73,11 @@ void Joins::on(const JoinEnded& entry, std::vector<Action>& actions) {
   if (entry.code == ErrorCode::rank_lost) left_.note_failure();
   ++set.joins;
   set.absent.clear();
-  if (set.member) UnnamedCalls::restart_sequence(set.sequence, done);
+  if (set.member) UnnamedCalls::restart_sequence(set.sequence, done, entry.calls);
   if (number == kNoSlot) return;
   slots_[number].in_flight = false;
   if (done) publisher_.count_steps(set, std::max(set.steps, entry.steps));
-  const SlotId unnamed = slots_.find(set, "");
-  const Round calls = std::max(entry.calls, unnamed == kNoSlot ? 0 : slots_[unnamed].round);
-  actions.emplace_back(JoinDone{entry.set, entry.last, number, calls, Status(entry.code, entry.message)});
+  actions.emplace_back(JoinDone{entry.set, entry.last, number, entry.calls, Status(entry.code, entry.message)});
   slots_.forget(number, actions);
   publisher_.publish_completed(set);
   publisher_.finish_dropped(set);

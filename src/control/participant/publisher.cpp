@@ -25,7 +25,7 @@ void Publisher::ask(const Slot& slot, double waited_s, bool deadline, bool asked
 }
 
 void Publisher::ask(const Set& set) {
-  out_.messages.emplace_back(Overdue{rank_, set.number, kSequence, set.sequence.said.calls(), 0, false, false});
+  out_.messages.emplace_back(Overdue{rank_, set.number, kSequence, set.sequence.made, 0, false, false});
 }
 
 void Publisher::publish_completed(const Set& set) {

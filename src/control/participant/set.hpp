@@ -3,6 +3,7 @@
 // What a rank knows of one set, and its records of the names in it. Plain data, no threads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,13 +30,17 @@ struct PlannedPart {
   [[nodiscard]] bool partial() const noexcept { return submitted > 0 && submitted < members.size(); }
 };
 
-/// Of this rank's unnamed asynchronous calls in a set. `run`: how many the log has run or failed.
+/// Of this rank's calls without a name in a set. All are numbers of calls.
 struct Sequence {
   explicit Sequence(core::SetId set) : said(set) {}
   SequenceSender said;
-  core::Round run = 0;
+  core::Round made = 0;                ///< the last that this rank has given to the log
+  core::Round run = 0;                 ///< the last that the log has run or failed
+  core::Round passed = 0;              ///< the last that has avoided the log, or that a join has ended with
   core::Round last = ~core::Round{0};  ///< no later call can run: a rank has left
   AbsentCallers absent;
+  /// The last that is over in the log, or has avoided it.
+  [[nodiscard]] core::Round over() const noexcept { return std::max(run, passed); }
 };
 
 struct Set {
@@ -53,13 +58,12 @@ struct Set {
   std::uint64_t run = 0;    ///< batches that were handed out
   std::uint64_t completed = 0;
   std::uint64_t steps = 0;
-  std::uint16_t generation = 0;          ///< of the completed and steps counts
-  std::uint16_t unnamed_generation = 0;  ///< of the unnamed calls' signature
+  std::uint16_t generation = 0;  ///< of the completed and steps counts
   std::unordered_map<std::string, SlotId> names;
   Sequence sequence;
 };
 
-inline bool has_calls_in_flight(const Set& set) { return set.sequence.said.calls() > set.sequence.run; }
+inline bool has_calls_in_flight(const Set& set) { return set.sequence.made > set.sequence.over(); }
 
 struct Slot {
   Set* set = nullptr;                              ///< null when the slot is free

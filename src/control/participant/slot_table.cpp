@@ -15,10 +15,10 @@ using core::TensorId;
 Set& SlotTable::add_set(SetId number, TensorId base, std::uint16_t generation, Members members) {
   Set& set = sets_.try_emplace(number, number).first->second;
   set.base = base;
-  set.generation = set.unnamed_generation = generation;
+  set.generation = generation;
   set.member = std::binary_search(members.begin(), members.end(), rank_);
   set.members = std::move(members);
-  reserve_id(base + (number == core::kGlobalSet ? core::kReservedIds : core::kRowIds) - 1);
+  if (number == core::kGlobalSet) reserve_id(core::kReservedIds - 1);
   return set;
 }
 
@@ -39,14 +39,7 @@ Set& SlotTable::set_in_log(SetId number) {
 SlotId SlotTable::open(Set& set, const std::string& name) {
   const auto [place, is_new] = set.names.try_emplace(name, kNoSlot);
   if (!is_new) return place->second;
-  const SlotId number = place->second = open_unnamed(set, name);
-  if (name.empty()) {
-    Slot& slot = slots_[number];
-    slot.id = set.base + core::kUnnamed;
-    slot.generation = set.unnamed_generation;
-    slot_of(slot.id) = number;
-  }
-  return number;
+  return place->second = open_unnamed(set, name);
 }
 
 SlotId SlotTable::open_unnamed(Set& set, const std::string& name) {
@@ -110,9 +103,7 @@ std::vector<SlotId> SlotTable::in_flight_of(const Set& set) const {
 // ---------------------------------------------------------------- ids
 
 void SlotTable::reserve_id(TensorId id) {
-  std::vector<SlotId>& slots_by_id = id < core::kFirstRow ? slot_of_name_ : slot_of_row_;
-  const std::size_t place = id < core::kFirstRow ? id : id - core::kFirstRow;
-  if (place >= slots_by_id.size()) slots_by_id.resize(place + 1, kNoSlot);
+  if (id >= slot_of_name_.size()) slot_of_name_.resize(std::size_t{id} + 1, kNoSlot);
 }
 
 SlotId SlotTable::slot_in_log(const Set& set, TensorId id) {

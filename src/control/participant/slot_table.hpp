@@ -66,13 +66,9 @@ class SlotTable {
   // ---- ids
 
   void reserve_id(core::TensorId id);
-  [[nodiscard]] bool is_known(core::TensorId id) const {
-    return id < core::kFirstRow ? id < slot_of_name_.size() : id - core::kFirstRow < slot_of_row_.size();
-  }
+  [[nodiscard]] bool is_known(core::TensorId id) const { return id < slot_of_name_.size(); }
   /// The slot of an id that is known; kNoSlot: it means nothing here.
-  [[nodiscard]] SlotId& slot_of(core::TensorId id) {
-    return id < core::kFirstRow ? slot_of_name_[id] : slot_of_row_[id - core::kFirstRow];
-  }
+  [[nodiscard]] SlotId& slot_of(core::TensorId id) { return slot_of_name_[id]; }
   /// The slot of an id that an entry of the log has for a set.
   [[nodiscard]] SlotId slot_in_log(const Set& set, core::TensorId id);
   /// All ids of names lie below.
@@ -85,7 +81,6 @@ class SlotTable {
   std::vector<SlotId> free_;
   std::map<std::pair<Members, std::string>, SlotId> requests_;
   std::vector<SlotId> slot_of_name_;  ///< by id; its length is the bound of ids
-  std::vector<SlotId> slot_of_row_;   ///< from kFirstRow on
 };
 
 }  // namespace kolo::control::participant

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "control/ranges.hpp"
 
 namespace kolo::control::participant {
@@ -12,23 +13,32 @@ using core::Round;
 namespace {
 
 void note_run(const Sequence& sequence) {
-  require(sequence.run <= sequence.said.calls(), "the log runs a call that this rank has not made");
+  require(sequence.run <= sequence.made, "the log runs a call that this rank has not made");
 }
 
 }  // namespace
 
-Round UnnamedCalls::call(Set& set, const std::shared_ptr<const core::Signature>& signature, std::uint64_t count) {
+void UnnamedCalls::call(Set& set, const std::shared_ptr<const core::Signature>& signature, Round first,
+                        std::uint64_t count) {
   Sequence& sequence = set.sequence;
   counters_.called += count;
-  const Round last = sequence.said.calls() + count;
-  const std::uint64_t running = sequence.last - std::min(sequence.last, sequence.said.calls());
+  if (first > sequence.made + 1 && first <= sequence.last) pass(sequence, first - 1);
+  const std::uint64_t running = first > sequence.last ? 0 : std::min(count, sequence.last - first + 1);
   if (running > 0) {
-    if (!sequence.said.has_news()) grown_.push_back(&set);
-    sequence.said.add({signature, std::min(count, running)});
+    if (!sequence.said.has_news()) {
+      grown_.push_back(&set);
+      sequence.said.go_on_from(first - 1);
+    }
+    sequence.said.add({signature, running});
   }
-  if (running < count) sequence.said.go_on_from(last);  // those will fail
+  sequence.made = first + count - 1;  // what does not run will fail
   if (set.has_left) publisher_.ask(set);
-  return last;
+}
+
+void UnnamedCalls::pass(Sequence& sequence, Round last) {
+  if (last <= sequence.made) return;
+  KOLO_CHECK(sequence.made <= sequence.over()) << "calls have avoided the log while others are in flight there";
+  sequence.passed = std::max(sequence.passed, last);
 }
 
 void UnnamedCalls::speak_of_calls() {
@@ -36,20 +46,25 @@ void UnnamedCalls::speak_of_calls() {
   grown_.clear();
 }
 
-void UnnamedCalls::restart_sequence(Sequence& sequence, bool done) {
+void UnnamedCalls::restart_sequence(Sequence& sequence, bool done, Round calls) {
   sequence.absent.clear();
-  if (!done) sequence.last = sequence.run;
-  require(!done || sequence.said.calls() <= sequence.run, "a join ended with calls in flight");
-  if (sequence.said.calls() < sequence.run) sequence.said.go_on_from(sequence.run);
+  if (!done) {
+    sequence.last = std::min(sequence.last, sequence.over());
+    return;
+  }
+  require(sequence.made <= sequence.over(), "a join ended with calls in flight");
+  require(sequence.over() <= calls, "a join ended with fewer calls than there were");
+  sequence.passed = calls;
 }
 
 void UnnamedCalls::on(const SequenceAppended& entry, std::vector<Action>& actions) {
   Set& set = slots_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;
-  RunCalls batch{entry.set, entry.calls, sequence.absent.without(sequence.run + 1), entry.repeats};
+  const Round first = sequence.over() + 1;
+  RunCalls batch{entry.set, entry.calls, sequence.absent.without(first), entry.repeats};
   batch.uncounted = set.absent.uncounted(batch.absent);
-  sequence.run += entry.calls;
+  sequence.run = first + entry.calls - 1;
   require(sequence.absent.empty() || sequence.absent.without(sequence.run) == batch.absent,
           "other ranks contribute to one part of a batch");
   require(batch.absent.empty() == entry.repeats.empty(), "a batch of a sequence does not say what it is");
@@ -63,7 +78,7 @@ void UnnamedCalls::on(const SequenceFailed& entry, std::vector<Action>& actions)
   Set& set = slots_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;
-  ++sequence.run;
+  sequence.run = sequence.over() + 1;
   require(sequence.run == entry.call, "the log fails another call than the next");
   if (sequence.absent.lacks(rank_, sequence.run)) return;
   note_run(sequence);
@@ -79,8 +94,8 @@ void UnnamedCalls::on(const SequenceEnded& entry, std::vector<Action>& actions) 
   Sequence& sequence = set.sequence;
   require(sequence.run <= entry.last, "a sequence ends before what has run of it");
   sequence.last = std::min(sequence.last, entry.last);
-  if (sequence.said.calls() <= entry.last) return;
-  sequence.said.go_on_from(entry.last);
+  if (sequence.made <= entry.last) return;
+  sequence.made = entry.last;
   actions.emplace_back(FailLastCalls{entry.set, entry.last, Status(entry.code, entry.message)});
   publisher_.finish_dropped(set);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This rank's unnamed asynchronous calls, by set (messages.hpp, "Sequences"). They have no slots: they are numbered,
-// and run or fail in the order of their numbers, but for the last ones, which fail together when another rank has left.
+// This rank's calls without a name, by set (messages.hpp, "Sequences"). They have no slots: they are numbered, and run
+// or fail in the order of their numbers, but for the last ones, which fail together when another rank has left.
 //
 // What a set's sequence has grown by is said when the outbox is taken, so that a thousand calls are one message.
 #pragma once
@@ -21,14 +21,16 @@ class UnnamedCalls {
                ParticipantCounters& counters)
       : rank_(rank), slots_(slots), left_(left), publisher_(publisher), counters_(counters) {}
 
-  /// The next calls of the set's sequence; the number of the last. The set is one that this rank may submit to.
-  core::Round call(Set& set, const std::shared_ptr<const core::Signature>& signature, std::uint64_t count);
+  /// Calls of the set's sequence, the first of them of this number. The set is one that this rank may submit to.
+  void call(Set& set, const std::shared_ptr<const core::Signature>& signature, core::Round first, std::uint64_t count);
+  /// This rank's calls up to this one are over, in the log or past it.
+  static void pass(Sequence& sequence, core::Round last);
   /// Whether `speak_of_calls` would say something.
   [[nodiscard]] bool has_news() const noexcept { return !grown_.empty(); }
   /// What sequences have grown by since the last time.
   void speak_of_calls();
-  /// A join has ended. If it failed, nothing in the set can run any more.
-  static void restart_sequence(Sequence& sequence, bool done);
+  /// A join has ended, and the next call follows this one. If it failed, nothing in the set can run any more.
+  static void restart_sequence(Sequence& sequence, bool done, core::Round calls);
 
   void on(const SequenceAppended& entry, std::vector<Action>& actions);
   void on(const SequenceFailed& entry, std::vector<Action>& actions);

@@ -38,8 +38,7 @@ void Table::add_set(SetId number, TensorId base, std::uint16_t generation, std::
   set.base = base;
   set.children = set.speakers = children_with(members);
   set.members = std::move(members);
-  const TensorId reserved = number == core::kGlobalSet ? core::kReservedIds : core::kRowIds;
-  for (TensorId id = base; id < base + reserved; ++id) begin(id, set, "", generation, 0);
+  for (TensorId id = base; id < base + core::kReservedIds; ++id) begin(id, set, "", generation, 0);
   find(base + core::kCompleted)->completions = true;
   find(base + core::kCompleted)->speakers = &set.children;
   if (number != core::kGlobalSet) find(base + core::kDropped)->speakers = &set.children;
@@ -47,7 +46,7 @@ void Table::add_set(SetId number, TensorId base, std::uint16_t generation, std::
 
 void Table::remove_set(SetId number) {
   const TensorId base = set_of(number).base;
-  for (TensorId id = base; id < base + core::kRowIds; ++id) *find(id) = Tensor{};
+  for (TensorId id = base; id < base + core::kReservedIds; ++id) *find(id) = Tensor{};
   auto name = names_.lower_bound(Key(number, ""));
   for (; name != names_.end() && name->first.first == number; name = names_.erase(name)) {
     *find(name->second) = Tensor{};
@@ -99,13 +98,12 @@ void Table::evict(TensorId id) {
 }
 
 TensorId Table::id_of(SetId set, const std::string& name) const {
-  if (name.empty()) return sets_.at(set).base + core::kUnnamed;
   const auto found = names_.find(Key(set, name));
   return found == names_.end() ? kNoTensor : found->second;
 }
 
 std::vector<TensorId> Table::ids_of(const Set& set) const {
-  std::vector<TensorId> ids{set.base + core::kUnnamed, set.base + core::kSteps};
+  std::vector<TensorId> ids{set.base + core::kSteps};
   for (auto name = names_.lower_bound(Key(set.number, "")); name != names_.end() && name->first.first == set.number;
        ++name) {
     ids.push_back(name->second);

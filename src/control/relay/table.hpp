@@ -78,7 +78,7 @@ class Table {
   void assign(core::TensorId id, Set& set, const std::string& name, std::uint16_t generation, core::Round submitted);
   /// The id, which means a name, means nothing any more.
   void evict(core::TensorId id);
-  /// kNoTensor: it has none. The empty name's is reserved, of a set that is there.
+  /// kNoTensor: it has none.
   [[nodiscard]] core::TensorId id_of(core::SetId set, const std::string& name) const;
   /// Those of the set's names, and the reserved ones that absent ranks are not waited for at.
   [[nodiscard]] std::vector<core::TensorId> ids_of(const Set& set) const;

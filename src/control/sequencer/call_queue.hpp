@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One set's sequence of unnamed asynchronous calls, as far as all present members have made it. Calls go into the log
-// in the order of their numbers; the next is `run() + 1`. Plain data.
+// One set's sequence of calls without a name, as far as all present members have made it. Calls go into the log in the
+// order of their numbers; the next is `run() + 1`. Plain data.
 //
 // After `cut` no call beyond `last()` can run, and none is in the queue: a rank has left that had come to there. Ranks
 // that have joined contribute to what they had made, and to nothing later.
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "control/absentees.hpp"
+#include "control/ranges.hpp"
 #include "control/sequence.hpp"
 
 namespace kolo::control::sequencer {
@@ -22,7 +23,10 @@ class CallQueue {
  public:
   /// All present members have made these.
   void hear(SequenceGrown message) {
-    core::Round number = heard();
+    const bool avoided = message.first > heard() + 1;
+    require(!avoided || queue_.empty(), "calls have avoided the log while others were on their way there");
+    if (avoided) run_ = std::max(run_, std::min(message.first - 1, last_));
+    core::Round number = message.first - 1;
     for (Calls& calls : link_.take(std::move(message))) {
       if (number >= last_) break;
       calls.count = std::min(calls.count, last_ - number);
@@ -32,7 +36,7 @@ class CallQueue {
   }
   /// The number of the last call that was heard of, whether it can run or not.
   [[nodiscard]] core::Round heard() const noexcept { return link_.calls(); }
-  /// That of the last one in the log.
+  /// That of the last one that is in the log, or has avoided it.
   [[nodiscard]] core::Round run() const noexcept { return run_; }
   /// No call beyond this number can run.
   [[nodiscard]] core::Round last() const noexcept { return last_; }

@@ -51,7 +51,7 @@ void Naming::on_complete(Set& set, const Declared& message) {
 }
 
 bool Naming::is_id_of(TensorId id, SetId set, const std::string& name) const {
-  return tensors_.find(set, name) == id;  // of reserved ids only that of the unnamed calls has a name, which is empty
+  return tensors_.find(set, name) == id;  // reserved ids have no names
 }
 
 void Naming::fail_round(Set& set, const Declared& message, ErrorCode code, const std::string& sentence) {

@@ -54,7 +54,7 @@ struct Set {
   Planner planner;
   std::optional<Plan> plan;
 
-  // Unnamed asynchronous calls (unnamed_calls.hpp).
+  // Calls without a name (unnamed_calls.hpp).
   CallQueue sequence;
 
   // Names that have no id any more (naming.hpp).
@@ -64,7 +64,7 @@ struct Set {
   Absentees absent;
   std::int32_t last = -1;        ///< of them, who joined
   std::uint64_t most_steps = 0;  ///< that one of them has ended
-  core::Round most_calls = 0;    ///< unnamed ones that one of them has begun
+  core::Round most_calls = 0;    ///< without a name, that one of them has made
   std::uint64_t joins = 0;       ///< that have ended
 
   // Leaving (departures.hpp).

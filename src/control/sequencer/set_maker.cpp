@@ -53,7 +53,7 @@ void SetMaker::remove_set(Set& set) {
   const auto is_ready = [this](TensorId id) { return tensors_[id].ready; };
   require(set.absent.empty(), "a process set was dropped by a rank that has joined");
   require(set.sequence.empty(), "a process set was dropped with a call in flight");
-  require(set.queue.empty() && !is_ready(set.base + core::kUnnamed) && std::none_of(ids.begin(), ids.end(), is_ready),
+  require(set.queue.empty() && std::none_of(ids.begin(), ids.end(), is_ready),
           "a process set was dropped with something in flight");
   if (set.plan) plans_.void_plan(set, PlanEnd::left);
   log_.append(SetRemoved{set.number});

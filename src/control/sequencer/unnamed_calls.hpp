@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed asynchronous calls (messages.hpp, "Sequences"): which of a set's next calls are one batch, which fail, and
+// Calls without a name (messages.hpp, "Sequences"): which of a set's next calls are one batch, which fail, and
 // which can never run.
 //
 // Calls have a queue of their own (call_queue.hpp), for they run in the order of their numbers. The set's queue holds

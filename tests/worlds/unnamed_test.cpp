@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asynchronous calls without a name: the order of the calls is the name.
+// Calls without a name, blocking and asynchronous: the order of the calls is the name.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -38,9 +39,9 @@ kolo::Options options_of(const World& world) {
       .with_setting("KOLO_TIMEOUT_S", "100");
 }
 
-class UnnamedAsync : public testing::TestWithParam<World> {};
+class Unnamed : public testing::TestWithParam<World> {};
 
-TEST_P(UnnamedAsync, ManyInFlight) {
+TEST_P(Unnamed, ManyInFlight) {
   constexpr int kCalls = kolo::testing::unless_sanitized(5000, 1000);
   kolo::run_local(
       GetParam().ranks,
@@ -63,8 +64,8 @@ TEST_P(UnnamedAsync, ManyInFlight) {
       options_of(GetParam()));
 }
 
-/// The two orders do not match each other.
-TEST_P(UnnamedAsync, BlockingOnesInBetween) {
+/// Blocking calls come behind the asynchronous ones that were made before, on every rank.
+TEST_P(Unnamed, BlockingOnesInBetween) {
   kolo::run_local(
       GetParam().ranks,
       [] {
@@ -82,8 +83,94 @@ TEST_P(UnnamedAsync, BlockingOnesInBetween) {
       options_of(GetParam()));
 }
 
+/// Each rank chooses for each call whether it waits for it at once, later, or for several together.
+TEST_P(Unnamed, SomeRanksWaitWhereOthersDoNot) {
+  constexpr int kCalls = kolo::testing::unless_sanitized(600, 200);
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        const int ranks = kolo::size();
+        std::minstd_rand same(3);
+        std::minstd_rand own(static_cast<unsigned>(kolo::rank() + 1));
+        std::vector<std::vector<int>> tensors(kCalls);
+        std::vector<kolo::Handle> open;
+        for (int i = 0; i < kCalls; ++i) {
+          // Short ones and long ones, in runs: so that calls avoid the log now and then.
+          const std::size_t elements = same() % 8 == 0 ? 5000 : 3;
+          std::vector<int>& tensor = tensors[static_cast<std::size_t>(i)];
+          tensor.assign(elements, kolo::rank() + i);
+          if (i / 20 % 2 == 0 || own() % 2 == 0) {
+            kolo::allreduce(kolo::view(tensor), ReduceOp::sum);
+            ASSERT_EQ(tensor.back(), ranks * i + ranks * (ranks - 1) / 2) << "call " << i;
+          } else {
+            open.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+            if (own() % 3 == 0) kolo::wait_all(std::exchange(open, {}));
+          }
+        }
+        kolo::wait_all(open);
+        for (int i = 0; i < kCalls; ++i) {
+          const std::vector<int>& tensor = tensors[static_cast<std::size_t>(i)];
+          ASSERT_EQ(tensor, std::vector<int>(tensor.size(), ranks * i + ranks * (ranks - 1) / 2)) << "call " << i;
+        }
+      },
+      options_of(GetParam()));
+}
+
+/// All ranks come back to one number, whatever each has called in between, past the log or not.
+TEST_P(Unnamed, BehindAJoin) {
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        const int ranks = kolo::size();
+        for (int epoch = 0; epoch < 4; ++epoch) {
+          for (int i = 0; i < 5; ++i) EXPECT_EQ(kolo::allreduce(i, ReduceOp::sum), ranks * i);
+          std::vector<std::vector<float>> tensors(static_cast<std::size_t>(3 + 2 * kolo::rank()), {1.0F});
+          for (std::size_t i = 0; i < tensors.size(); ++i) {
+            if ((i + static_cast<std::size_t>(epoch)) % 2 == 0) {
+              kolo::allreduce(kolo::view(tensors[i]), ReduceOp::max);
+            } else {
+              kolo::allreduce_async(kolo::view(tensors[i]), ReduceOp::max).wait();
+            }
+            EXPECT_EQ(tensors[i][0], 1.0F);
+          }
+          static_cast<void>(kolo::join());
+          std::vector<int> x{kolo::rank()};
+          kolo::Handle open = kolo::allreduce_async(kolo::view(x), ReduceOp::sum);
+          EXPECT_EQ(kolo::allreduce(epoch, ReduceOp::sum), ranks * epoch);
+          open.wait();
+          EXPECT_EQ(x[0], ranks * (ranks - 1) / 2);
+        }
+      },
+      options_of(GetParam()));
+}
+
+/// Kolo's own calls are in another order than the program's.
+TEST_P(Unnamed, OnesAroundCallsOfKolosOwn) {
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        for (int i = 0; i < 20; ++i) {
+          int x = 1;
+          kolo::Handle open;
+          const auto call = [&] { open = kolo::allreduce_async(kolo::view(&x, 1), ReduceOp::sum); };
+          if ((kolo::rank() + i) % 2 == 0) call();
+          EXPECT_EQ(kolo::broadcast_object(std::string(static_cast<std::size_t>(kolo::rank() + i), 'x'), 0),
+                    std::string(static_cast<std::size_t>(i), 'x'));
+          EXPECT_EQ(kolo::allgather_object(i).size(), static_cast<std::size_t>(kolo::size()));
+          if (i % 5 == 0) {
+            const Group all = kolo::world().split(0);
+            EXPECT_EQ(kolo::size(all), kolo::size());
+          }
+          if ((kolo::rank() + i) % 2 != 0) call();
+          open.wait();
+          EXPECT_EQ(x, kolo::size());
+        }
+      },
+      options_of(GetParam()));
+}
+
 /// More signatures than a link has numbers for, and again.
-TEST_P(UnnamedAsync, OfManyShapes) {
+TEST_P(Unnamed, OfManyShapes) {
   kolo::run_local(
       GetParam().ranks,
       [] {
@@ -100,7 +187,7 @@ TEST_P(UnnamedAsync, OfManyShapes) {
       options_of(GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, UnnamedAsync,
+INSTANTIATE_TEST_SUITE_P(Worlds, Unnamed,
                          testing::Values(World{1, 0}, World{2, 0}, World{3, 0}, World{4, 2}, World{4, 1}, World{5, 2}),
                          [](const testing::TestParamInfo<World>& info) {
                            return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.param.per_node) +
@@ -108,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, UnnamedAsync,
                          });
 
 /// A rank that has made many calls before it waited, the last time, says them together the next time.
-TEST(UnnamedAsyncInBursts, AreSaidTogether) {
+TEST(UnnamedInBursts, AreSaidTogether) {
   kolo::run_local(2, [] {
     std::vector<float> x(200, 1);
     std::uint64_t fewest = ~std::uint64_t{0};
@@ -126,7 +213,7 @@ TEST(UnnamedAsyncInBursts, AreSaidTogether) {
 
 /// Calls that are found together are told together, but before a call of another group or signature, a name, the end of
 /// a step, a join, or the end of a group, which come behind them.
-TEST(UnnamedAsyncInBursts, AreToldBeforeWhatComesBehindThem) {
+TEST(UnnamedInBursts, AreToldBeforeWhatComesBehindThem) {
   kolo::run_local(2, [] {
     const int rank = kolo::rank();
     for (int round = 0; round < 30; ++round) {
@@ -163,8 +250,58 @@ TEST(UnnamedAsyncInBursts, AreToldBeforeWhatComesBehindThem) {
   });
 }
 
+/// A rank that waits and ranks that do not make one call: they must agree on it.
+TEST(UnnamedThatDiffer, FailWhereSomeRanksWait) {
+  kolo::run_local(3, [] {
+    for (int round = 0; round < 20; ++round) {
+      std::vector<float> x(kolo::rank() == 2 ? 5 : 4, 1.0F);
+      const std::string sentence = sentence_of(ErrorCode::mismatch, [&] {
+        if ((kolo::rank() + round) % 2 == 0) {
+          kolo::allreduce(kolo::view(x));
+        } else {
+          kolo::allreduce_async(kolo::view(x)).wait();
+        }
+      });
+      EXPECT_TRUE(kolo::testing::has(sentence, {"unnamed call number ", "[4] on ranks 0 and 1; [5] on rank 2"}));
+      EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 3);
+    }
+  });
+}
+
+/// Threads that share a group's sequence: no order is promised, and nothing hangs.
+TEST(UnnamedOfSeveralThreads, AreAllMade) {
+  constexpr int kCalls = kolo::testing::unless_sanitized(300, 60);
+  std::atomic<int> said{0};
+  kolo::run_local(
+      2,
+      [] {
+        kolo::Context& context = kolo::current_context();
+        const auto blocking = [&context] {
+          for (int i = 0; i < kCalls; ++i) {
+            int x = 1;
+            kolo::allreduce(context, kolo::view(&x, 1), ReduceOp::sum);
+            ASSERT_EQ(x, 2);
+          }
+        };
+        std::thread first(blocking);
+        std::thread second(blocking);
+        std::thread third([&context] {
+          for (int i = 0; i < kCalls; ++i) {
+            int x = 1;
+            kolo::allreduce_async(context, kolo::view(&x, 1), ReduceOp::sum).wait();
+            ASSERT_EQ(x, 2);
+          }
+        });
+        for (std::thread* const thread : {&first, &second, &third}) thread->join();
+      },
+      kolo::Options{}.with_setting("KOLO_LOG_LEVEL", "debug").with_log_sink([&said](const kolo::LogRecord& record) {
+        if (kolo::testing::has(record.message, {"more than one thread makes unnamed calls in the world"})) ++said;
+      }));
+  EXPECT_EQ(said, 2) << "once on each rank";
+}
+
 /// Call 3 has another shape on rank 1. It fails at once, on all, and the others run.
-TEST(UnnamedAsyncThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
+TEST(UnnamedThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
   for (const int per_node : {0, 2, 1}) {
     kolo::run_local(
         4,
@@ -176,9 +313,8 @@ TEST(UnnamedAsyncThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
           for (std::size_t i = 0; i < handles.size(); ++i) {
             if (i == 2) {
               EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { handles[i].wait(); }),
-                        "unnamed asynchronous call number 3 of allreduce: ranks disagree about shape: [5] on ranks 0, "
-                        "2 and 3; "
-                        "[7] on rank 1. The operation did not run; submit the same on every rank.");
+                        "unnamed call number 3 of allreduce: ranks disagree about shape: [5] on ranks 0, 2 and 3; [7] "
+                        "on rank 1. The operation did not run; submit the same on every rank.");
             } else {
               handles[i].wait();
               EXPECT_EQ(tensors[i], std::vector<float>(5, 4.0F));
@@ -190,7 +326,7 @@ TEST(UnnamedAsyncThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
 }
 
 /// Kinds in another order: both calls fail, and the next one runs.
-TEST(UnnamedAsyncThatDiffer, InAnotherOrder) {
+TEST(UnnamedThatDiffer, InAnotherOrder) {
   kolo::run_local(2, [] {
     std::vector<float> x{1};
     std::vector<kolo::Handle> handles;
@@ -214,7 +350,7 @@ TEST(UnnamedAsyncThatDiffer, InAnotherOrder) {
 }
 
 /// A rank leaves with one call less than the others: these two run, and the third fails on whoever has made it.
-TEST(UnnamedAsyncOfARankThatLeaves, RunAsFarAsItHadCome) {
+TEST(UnnamedOfARankThatLeaves, RunAsFarAsItHadCome) {
   for (const int per_node : {0, 1}) {
     std::atomic<int> failures{0};
     kolo::run_local(
@@ -231,7 +367,7 @@ TEST(UnnamedAsyncOfARankThatLeaves, RunAsFarAsItHadCome) {
               continue;
             }
             EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { handles[i].wait(); }),
-                      "rank 1 has shut down and will not submit unnamed asynchronous call number 3.");
+                      "rank 1 has shut down and will not submit unnamed call number 3.");
             ++failures;
           }
         },
@@ -240,7 +376,7 @@ TEST(UnnamedAsyncOfARankThatLeaves, RunAsFarAsItHadCome) {
   }
 }
 
-TEST(UnnamedAsyncInFlight, EndWithTheJobTheyWereMadeIn) {
+TEST(UnnamedInFlight, EndWithTheJobTheyWereMadeIn) {
   std::vector<int> x(100, 1);
   kolo::Handle handle;
   kolo::run_local(2, [&] {
@@ -255,7 +391,7 @@ TEST(UnnamedAsyncInFlight, EndWithTheJobTheyWereMadeIn) {
 }
 
 /// A group goes out of scope while its calls are in flight; its handles are waited for afterwards.
-TEST(UnnamedAsyncInFlight, OutliveTheirGroup) {
+TEST(UnnamedInFlight, OutliveTheirGroup) {
   kolo::run_local(
       4,
       [] {
@@ -274,7 +410,7 @@ TEST(UnnamedAsyncInFlight, OutliveTheirGroup) {
       options_of({4, 2}));
 }
 
-TEST(UnnamedAsyncInFlight, HaveCallbacksAndTimes) {
+TEST(UnnamedInFlight, HaveCallbacksAndTimes) {
   kolo::run_local(3, [] {
     std::vector<std::vector<int>> tensors(200, std::vector<int>(1, 1));
     std::atomic<int> done{0};
@@ -293,7 +429,7 @@ TEST(UnnamedAsyncInFlight, HaveCallbacksAndTimes) {
 }
 
 /// The deadline names the call, and who has not made it.
-TEST(UnnamedAsyncInFlight, EndAtTheirDeadline) {
+TEST(UnnamedInFlight, EndAtTheirDeadline) {
   std::atomic<int> waited{0};
   try {
     kolo::run_local(2, [&waited] {
@@ -306,7 +442,7 @@ TEST(UnnamedAsyncInFlight, EndAtTheirDeadline) {
           kolo::view(x), kolo::AllreduceOptions(ReduceOp::sum).with_timeout(std::chrono::milliseconds(200)));
       EXPECT_TRUE(kolo::testing::has(
           sentence_of(ErrorCode::timeout, [&] { handle.wait(); }),
-          {"unnamed asynchronous call number 1 has not completed within 0.2",
+          {"unnamed call number 1 has not completed within 0.2",
            " s: rank 1 has not submitted it. The contents of the buffers in flight are undefined."}));
       waited = 1;
     });
