@@ -9,7 +9,9 @@ Reads every #include under include/, src/, mpi/, python/, tests/, bench/ and exa
   - a vendor's header outside the places that may call that vendor;
   - a header that this file does not know: name its vendor in VENDORS, or correct the include;
   - getenv outside src/base, the only reader of the environment;
-  - in the library, what spells or reads numbers as the program's locale does: src/base/text.hpp has what does not.
+  - in the library, what spells or reads numbers as the program's locale does: src/base/text.hpp has what does not;
+  - the first picture of docs/architecture.md, where its arrows are not what is included: a module in no box, an include
+    that no way along the arrows allows, an arrow that no include needs.
 
 usage: check_layers.py [--root DIR]     exit status 0: clean, 1: violations, one a line on stdout
 """
@@ -227,19 +229,86 @@ def check_file(root, path):
     return found
 
 
+PAGE = "docs/architecture.md"
+PICTURE = re.compile(r"^```mermaid$(.*?)^```$", re.S | re.M)
+BOX = re.compile(r'^\s*(\w+)\["([^"<]+)', re.M)
+ARROWS = re.compile(r"^\s*(\w+(?: --> \w+)+)\s*$", re.M)
+# Where the words of a box are no module; what a box `data` says holds for the modules in it, too.
+WORDS_OF_BOXES = {"kolo_torch": ("python",)}
+NOT_IN_PICTURE = {"tests", "bench", "bench/micro"}
+
+
+def read_picture(text):
+    """The boxes of the first picture, each with its modules, and its arrows."""
+    picture = PICTURE.search(text)
+    if not picture:
+        return None
+    boxes = {}
+    for box, label in BOX.findall(picture.group(1)):
+        words = [word.strip() for word in label.split(",")]
+        modules = [module for word in words for module in WORDS_OF_BOXES.get(word, (word,))]
+        boxes[box] = {module for module in MAY_INCLUDE if module in modules or module.split("/")[0] in modules}
+    arrows = set()
+    for chain in ARROWS.findall(picture.group(1)):
+        ends = chain.split(" --> ")
+        arrows |= set(zip(ends, ends[1:]))
+    return boxes, arrows
+
+
+def includes_of(root, path):
+    """The modules that a file includes."""
+    text = without_comments((root / path).read_text(encoding="utf-8"), keep_strings=True)
+    for quoted, angled, _ in INCLUDE.findall(text):
+        target = resolve(root, path, quoted or angled, bool(quoted)) if quoted or angled else None
+        if target:
+            yield module_of(target)
+
+
+def check_picture(root, paths):
+    """What is wrong with the picture, as lines to print."""
+    page = root / PAGE
+    found = read_picture(page.read_text(encoding="utf-8")) if page.is_file() else None
+    if found is None:
+        return []
+    boxes, arrows = found
+    box_of = {module: box for box, modules in boxes.items() for module in modules}
+    lines, used, seen = [], set(), set()
+    below = {box: {box} for box in boxes}
+    for _ in boxes:
+        for begin, end in arrows:
+            below[begin] |= below[end]
+    for path in paths:
+        module = module_of(path)
+        if module in NOT_IN_PICTURE or module not in MAY_INCLUDE:
+            continue
+        for target in includes_of(root, path):
+            if (module, target) in seen or target not in MAY_INCLUDE:
+                continue
+            seen.add((module, target))
+            begin, end = box_of.get(module), box_of.get(target)
+            if begin is None or end is None:
+                lines.append(f"{PAGE}: the first picture has no box for {target if begin else module}")
+            elif end not in below[begin]:
+                lines.append(f"{PAGE}: the first picture has no way from {module} to {target}, which {path} includes")
+            used.add((begin, end))
+    lines += [f"{PAGE}: nothing includes what the arrow from {begin} to {end} says"
+              for begin, end in sorted(arrows - used)]
+    return list(dict.fromkeys(lines))
+
+
 def check_tree(root):
     """Violations of the whole tree as lines to print, and the number of files read."""
     root = Path(root).resolve()
-    lines, files = [], 0
+    lines, paths = [], []
     for top in ("include", "src", "mpi", "python", "tests", "bench", "examples"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix in (".hpp", ".h", ".cpp", ".cc", ".c", ".cu", ".cuh", ".inl") and file.is_file():
                 path = file.relative_to(root).as_posix()
                 if path.startswith("tests/consumers/"):
                     continue  # projects of their own: strangers that see only what is installed
-                files += 1
+                paths.append(path)
                 lines += [f"{path}:{line}: {what}" for line, what in check_file(root, path)]
-    return lines, files
+    return lines + check_picture(root, paths), len(paths)
 
 
 def main():

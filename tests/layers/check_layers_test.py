@@ -124,6 +124,36 @@ FORBIDDEN = {
     "a file in no module": ("src/stray/a.cpp", "int x;", "in no module"),
 }
 
+PAGE = "docs/architecture.md"
+PICTURE = """# Architecture
+
+```mermaid
+flowchart TB
+  users["tools, examples<br/><i>users</i>"]
+  clients["optimizer"]
+  api["api<br/><i>implements the public headers</i>"]
+  engine["engine"]
+  control["control"]
+  data["data"]
+  transport["transport"]
+  starts["bootstrap, mpi"]
+  base["core, base"]
+  public["public"]
+  users --> public
+  clients --> public
+  api --> engine --> data --> transport --> base --> public
+  api --> starts --> transport
+  engine --> control --> base
+```
+"""
+# Each a change of the picture, and what the report must say.
+FALSE_PICTURES = {
+    "no way": ("  engine --> control --> base\n", "  control --> base\n", "no way from engine to control"),
+    "an arrow for nothing": ("  users --> public\n", "  users --> public\n  users --> clients\n",
+                             "the arrow from users to clients"),
+    "no box": ("core, base", "base", "no box for core"),
+}
+
 HARMLESS = {
     "in a line comment": ("src/data/a.hpp", '// #include "transport/shm/segment.hpp" and getenv("X")\n'),
     "in a block comment": ("src/data/a.hpp", '/*\n#include "transport/shm/segment.hpp"\n getenv("X") */\n'),
@@ -182,6 +212,15 @@ class LayersTest(unittest.TestCase):
             with self.subTest(name):
                 code, out, err = run({**CLEAN, path: text})
                 self.assertEqual((code, err), (0, ""), out)
+
+    def test_the_picture_says_what_is_included(self):
+        code, out, err = run({**CLEAN, PAGE: PICTURE})
+        self.assertEqual((code, err), (0, ""), out)
+        for name, (true, false, says) in FALSE_PICTURES.items():
+            with self.subTest(name):
+                code, out, err = run({**CLEAN, PAGE: PICTURE.replace(true, false)})
+                self.assertEqual((code, err), (1, ""), out)
+                self.assertIn(says, out)
 
     def test_an_empty_tree_is_no_success(self):
         for how in (run_here, run_as_program):
