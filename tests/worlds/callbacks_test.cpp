@@ -19,6 +19,7 @@
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 
+#include "children.hpp"
 #include "errors.hpp"
 
 namespace {
@@ -122,7 +123,7 @@ struct Records {
 };
 
 /// A destructor cannot throw: it says so once, and leaves the context open.
-TEST(Callbacks, ContextDestroyedInACallbackStaysOpen) {
+void destroy_a_context_in_a_callback() {
   const auto records = std::make_shared<Records>();  // as long as the context stays open
   auto context =
       std::make_unique<kolo::Context>(kolo::Options{}.with_log_sink([records](const kolo::LogRecord& record) {
@@ -143,6 +144,11 @@ TEST(Callbacks, ContextDestroyedInACallbackStaysOpen) {
             (std::vector<std::string>{
                 "a kolo::Context was destroyed inside a callback of on_done, where its context cannot be shut "
                 "down: the context stays open until the process ends"}));
+}
+
+/// In a process of its own: one that has an open context has no children that are ranks.
+TEST(Callbacks, ContextDestroyedInACallbackStaysOpen) {
+  EXPECT_EQ(kolo::testing::status_of_child(destroy_a_context_in_a_callback), 0);
 }
 
 /// There is nobody to tell.

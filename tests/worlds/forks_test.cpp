@@ -2,8 +2,6 @@
 //
 // What becomes of a rank's objects in a process that it forks.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -18,40 +16,22 @@
 #include <kolo/info.hpp>
 #include <kolo/point_to_point.hpp>
 
+#include "children.hpp"
 #include "errors.hpp"
-
-namespace {
-
-bool is_child = false;
-
-}  // namespace
 
 #ifdef __SANITIZE_ADDRESS__
 /// Asked as the process ends. A child does not have the stacks of its parent's threads, so what these own looks lost.
-extern "C" int __lsan_is_turned_off() { return is_child ? 1 : 0; }
+extern "C" int __lsan_is_turned_off() { return kolo::testing::is_child ? 1 : 0; }
 #endif
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::testing::sentence_of;
+using kolo::testing::status_of_child;
 
 constexpr const char* kInherited =
     "this process is a fork of a rank, and no rank itself: it cannot use its parent's context, nor join the job";
-
-/// The child's exit status: 0 unless an expectation fails in it; -1 when a signal ends it. `exit` destroys what is
-/// static.
-int status_of_child(const std::function<void()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    is_child = true;
-    ::alarm(300);  // one that hangs
-    body();
-    std::exit(::testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = -1;
-  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 /// Rank 0's, with operations that wait for rank 1.
 struct Everything {
