@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <set>
@@ -60,7 +59,7 @@ class Peers final : public p2p::Channels {
   void end(std::uint32_t permit) noexcept override { KOLO_CHECK(permits_.erase(permit) == 1); }
   [[nodiscard]] std::uint64_t read_bytes() const noexcept override { return 3000; }
   [[nodiscard]] Read read(int, std::uint32_t, std::byte* to, std::uint64_t, std::size_t bytes) override {
-    std::memset(to, 0x5A, bytes);
+    std::fill_n(to, bytes, std::byte{0x5A});  // of nothing, `to` is null
     return outcome;
   }
   [[nodiscard]] Ticket open_joint(int, std::byte*, std::uint64_t) override {
@@ -279,7 +278,8 @@ void run(std::string_view bytes) {
 /// How messages go, each way that there is.
 std::vector<std::string> seeds() {
   using Kind = p2p::FrameKind;
-  constexpr std::size_t kLong = 6;  // 9000 bytes
+  constexpr std::size_t kLong = 6;          // 9000 bytes
+  constexpr std::uint64_t kHelpNobody = 4;  // of `change_peers`
   std::vector<std::string> all;
   const auto seed = [&](auto fill) {
     Output out;
@@ -302,6 +302,14 @@ std::vector<std::string> seeds() {
       add_frame(out, Kind::announced, 1, kLong, 1);
       for (int i = 0; i < 4; ++i) add(out, Does::step);
     });
+    for (const std::size_t size : {std::size_t{0}, kLong}) {
+      seed([&](Output& out) {
+        add(out, Does::peers).number(kHelpNobody).number(0, 4);
+        add_message(out, Does::receive, peer, size);
+        add_frame(out, Kind::announced, 1, size, 1);
+        for (int i = 0; i < 4; ++i) add(out, Does::step);
+      });
+    }
   }
   for (const Kind answer : {Kind::wanted, Kind::helped, Kind::taken, Kind::refused}) {
     seed([&](Output& out) {
