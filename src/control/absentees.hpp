@@ -82,7 +82,7 @@ class Absentees {
   std::set<std::int32_t> counted_;
 };
 
-/// Likewise of a set's sequence: the last call that each of them had given to the log.
+/// For a set's sequence: the last call that each of them had given to the log.
 class AbsentCallers {
  public:
   [[nodiscard]] bool empty() const noexcept { return calls_.empty(); }

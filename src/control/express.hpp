@@ -56,7 +56,7 @@ class Express {
   using Tag = std::uint64_t;
   enum class Verdict : std::uint8_t { undecided, together, by_log };
 
-  /// What must agree. `shape` is what the signature's would be.
+  /// A hash of all that must agree across ranks. `shape`: the shape of the signature.
   static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
                     double prescale = 1, double postscale = 1, int root = 0) noexcept;
 
