@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Collectives as values: what is to be done, with which memory and which options, before it is done. One such
-/// description is prepared and started often, and several of one kind are made as one operation.
+/// A collective as a value: which one it is, with which memory and which options. Every form of a collective is made of
+/// one: `run` waits for it, `start` does not, `prepare` makes it one that is started often, and several of one kind are
+/// made as one operation. The calls of collectives.hpp are shorter ways to write `run` and `start`.
 ///
 ///     kolo::Prepared exchange = kolo::prepare("exchange", kolo::Call::alltoall_into(in, out));
 ///     exchange.start().wait();  // as often as wanted
@@ -10,72 +11,274 @@
 #ifndef KOLO_CALL_HPP
 #define KOLO_CALL_HPP
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
-#include <kolo/collectives.hpp>
 #include <kolo/context.hpp>
+#include <kolo/export.hpp>
 #include <kolo/handle.hpp>
 #include <kolo/options.hpp>
 #include <kolo/types.hpp>
 
 namespace kolo {
 
+class Call;
+
+namespace detail {
+
+enum class CallKind : std::uint8_t {
+  allreduce,
+  broadcast,
+  reduce,
+  allgather,
+  gather,
+  scatter,
+  alltoall,
+  reduce_scatter,
+  barrier,
+  grouped_allreduce,  ///< of `members`
+  grouped,            ///< of `calls`
+};
+
+/// What a call is made of. What its kind makes no use of has the default.
+struct CallParts {
+  CallKind kind = CallKind::barrier;
+  bool in_place = false;     ///< `output` is the input, too, and there is no `input`
+  bool owns_result = false;  ///< the library makes the memory of the result; there is no `output`
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  int priority = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::optional<DType> send_as = {};
+  std::optional<std::chrono::nanoseconds> timeout = {};
+  std::optional<ConstTensorView> input = {};
+  std::optional<TensorView> output = {};
+  std::vector<std::int64_t> splits = {};
+  Span<const NamedView> members = {};
+  Span<const Call> calls = {};
+};
+
+}  // namespace detail
+
 /// A collective that has not been made yet. The functions have the arguments of the calls of the same name
 /// (collectives.hpp, with meaning, shapes and defaults) without group and name. They check nothing: whatever makes
-/// something of them does, and throws what those calls throw. Copies share what is described; the memory stays the
-/// caller's. `barrier`, and calls that own their result, are not among them. Thread-safe: a call never changes.
-class KOLO_API Call {
+/// something of them does, and throws what those calls throw. The memory stays the caller's. Thread-safe: a call never
+/// changes.
+class Call {
  public:
-  static Call allreduce(TensorView inout, const AllreduceOptions& options = {});
-  static Call allreduce_into(ConstTensorView in, TensorView out, const AllreduceOptions& options = {});
-  static Call reduce(TensorView inout, int root, const ReduceOptions& options = {});
+  static Call allreduce(TensorView inout, const AllreduceOptions& options = {}) {
+    return in_place(Kind::allreduce, inout, 0, options);
+  }
+  static Call allreduce_into(ConstTensorView in, TensorView out, const AllreduceOptions& options = {}) {
+    return into(Kind::allreduce, in, out, 0, options);
+  }
+  static Call reduce(TensorView inout, int root, const ReduceOptions& options = {}) {
+    return in_place(Kind::reduce, inout, root, options);
+  }
   static Call reduce_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const ReduceOptions& options = {});
-  static Call broadcast(TensorView inout, int root, const BroadcastOptions& options = {});
-  static Call broadcast_into(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options = {});
-  static Call allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {});
+                          const ReduceOptions& options = {}) {
+    return into(Kind::reduce, in, out, root, options);
+  }
+  static Call broadcast(TensorView inout, int root, const BroadcastOptions& options = {}) {
+    return in_place(Kind::broadcast, inout, root, options);
+  }
+  static Call broadcast_into(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options = {}) {
+    return into(Kind::broadcast, in, out, root, options);
+  }
+  static Call allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {}) {
+    return into(Kind::allgather, in, out, 0, options);
+  }
   static Call gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const GatherOptions& options = {});
+                          const GatherOptions& options = {}) {
+    return into(Kind::gather, in, out, root, options);
+  }
   /// Copies the splits.
   static Call scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root,
-                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
+                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {}) {
+    return into(Kind::scatter, in, out, root, options, splits);
+  }
   /// Copies the splits.
   static Call alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
-                            const AlltoallOptions& options = {});
-  static Call reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {});
+                            const AlltoallOptions& options = {}) {
+    return into(Kind::alltoall, in, out, 0, options, splits);
+  }
+  static Call reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {}) {
+    return into(Kind::reduce_scatter, in, out, 0, options);
+  }
+  static Call barrier(const BarrierOptions& options = {}) {
+    Call call(Kind::barrier);
+    call.parts_.timeout = options.timeout;
+    return call;
+  }
 
-  class Impl;
-  explicit Call(std::shared_ptr<const Impl> impl) noexcept;
-  [[nodiscard]] const Impl& impl() const noexcept { return *impl_; }
+  /// @name calls that own their result
+  /// The library makes its memory, of the CPU. `run` gives it out, and so does the future of the asynchronous call:
+  /// `Future<Tensor>(start(...))`. They can be neither prepared nor grouped (`Error` invalid_argument).
+  /// @{
+  static Call allgather(ConstTensorView in, const AllgatherOptions& options = {}) {
+    return owning(Kind::allgather, in, 0, options);
+  }
+  static Call gather(ConstTensorView in, int root, const GatherOptions& options = {}) {
+    return owning(Kind::gather, in, root, options);
+  }
+  /// Copies the splits. Its future is a `Future<AlltoallResult>`.
+  static Call alltoall(ConstTensorView in, Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {}) {
+    return owning(Kind::alltoall, in, 0, options, splits);
+  }
+  static Call reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options = {}) {
+    return owning(Kind::reduce_scatter, in, 0, options);
+  }
+  /// @}
+
+  /// @name grouped calls
+  /// Several as one operation; see `grouped_allreduce` and `grouped`. The list is not copied: it lives until the call
+  /// has been run, started or prepared.
+  /// @{
+  static Call grouped_allreduce(Span<const NamedView> members, const AllreduceOptions& options = {}) {
+    Call call(Kind::grouped_allreduce);
+    call.take(options);
+    call.parts_.members = members;
+    return call;
+  }
+  static Call grouped(Span<const Call> calls) {
+    Call call(Kind::grouped);
+    call.parts_.calls = calls;
+    return call;
+  }
+  /// @}
+
+  /// The library's own.
+  [[nodiscard]] const detail::CallParts& parts() const noexcept { return parts_; }
 
  private:
-  std::shared_ptr<const Impl> impl_;
+  using Kind = detail::CallKind;
+
+  explicit Call(Kind kind) noexcept { parts_.kind = kind; }
+
+  template <class Options>
+  static Call in_place(Kind kind, const TensorView& inout, int root, const Options& options) {
+    Call call(kind);
+    call.take(options);
+    call.parts_.in_place = true;
+    call.parts_.output.emplace(inout);
+    call.parts_.root = root;
+    return call;
+  }
+  template <class In, class Out, class Options>
+  static Call into(Kind kind, const In& in, const Out& out, int root, const Options& options,
+                   Span<const std::int64_t> splits = {}) {
+    Call call(kind);
+    call.take(options);
+    call.parts_.input = in;
+    call.parts_.output = out;
+    call.parts_.root = root;
+    call.parts_.splits.assign(splits.begin(), splits.end());
+    return call;
+  }
+  template <class Options>
+  static Call owning(Kind kind, const ConstTensorView& in, int root, const Options& options,
+                     Span<const std::int64_t> splits = {}) {
+    Call call(kind);
+    call.take(options);
+    call.parts_.owns_result = true;
+    call.parts_.input = in;
+    call.parts_.root = root;
+    call.parts_.splits.assign(splits.begin(), splits.end());
+    return call;
+  }
+
+  template <class Options>
+  void take(const Options& options) {
+    parts_.timeout = options.timeout;
+    parts_.priority = options.priority;
+    constexpr bool reduces = std::is_same_v<Options, AllreduceOptions> || std::is_same_v<Options, ReduceOptions> ||
+                             std::is_same_v<Options, ReduceScatterOptions>;
+    if constexpr (reduces) {
+      parts_.op = options.op;
+      parts_.prescale = options.prescale;
+      parts_.postscale = options.postscale;
+      parts_.send_as = options.send_as;
+    }
+  }
+
+  detail::CallParts parts_;
+};
+
+/// @name making a call
+/// What holds for all collectives stands in collectives.hpp. Without a name (`std::nullopt`) the order of the calls is
+/// the name; an empty name is refused (`Error` invalid_argument), and so is a list of calls without a name. From any
+/// thread.
+/// @{
+
+/// Makes the call, and waits until it has completed. `result` gets the result of a call that owns it, and is left alone
+/// by others.
+KOLO_API void run(const Group& group, std::optional<std::string_view> name, const Call& call,
+                  CallResult* result = nullptr);
+/// Starts the call.
+[[nodiscard]] KOLO_API Handle start(const Group& group, std::optional<std::string_view> name, const Call& call);
+
+/// @}
+
+/// A request that is checked and named once and started often, as MPI 4's persistent collectives. Move-only;
+/// thread-compatible. It holds its name: submitting the same name by another way while it exists is an error. The
+/// buffers must outlive it, or at least its last operation.
+class KOLO_API Prepared {
+ public:
+  class Impl;
+  Prepared() noexcept;
+  explicit Prepared(std::unique_ptr<Impl> impl) noexcept;
+  Prepared(Prepared&&) noexcept;
+  Prepared& operator=(Prepared&&) noexcept;
+  ~Prepared();
+
+  /// Starts the operation. Looks up no name and, once the last handle has been dropped, allocates nothing. Throws
+  /// `Error`: duplicate_name while the last one is still in flight; unsupported in a forked process.
+  [[nodiscard]] Handle start();
+
+ private:
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Checks the call and claims the name, once, for a request that is started often. The name meets the same name on the
 /// other ranks, whether they have prepared it or not. Local: waits for nobody. Throws `Error` as the call would
-/// (invalid_argument, unsupported, duplicate_name: the name is in flight, or belongs to another prepared request).
-/// From any thread.
-[[nodiscard]] KOLO_API Prepared prepare(std::string_view name, const Call& call);
+/// (invalid_argument, unsupported, duplicate_name: the name is in flight, or belongs to another prepared request), and
+/// invalid_argument for a call that owns its result. From any thread.
 [[nodiscard]] KOLO_API Prepared prepare(const Group& group, std::string_view name, const Call& call);
+[[nodiscard]] inline Prepared prepare(std::string_view name, const Call& call) {
+  return prepare(current_context(), name, call);
+}
 
 /// @name grouped calls
 /// Several calls of one kind as one operation, which runs on all ranks or on none. They differ in their memory, types
 /// and shapes alone (else: invalid_argument): operation, scales, root and device are one. What one of them writes no
 /// other may use. As many, in the same order, on every rank (else: mismatch, on every rank). When one fails on a rank
 /// (an output of the wrong size), all do there, and what their outputs hold is undefined. The shortest of their
-/// timeouts counts. At least one call, and a name (else: invalid_argument). The list is copied. From any thread.
+/// timeouts counts. At least one call, with tensors, whose outputs are the caller's, and a name (else:
+/// invalid_argument). From any thread.
 /// @{
 
-KOLO_API void grouped(std::string_view name, Span<const Call> calls);
-[[nodiscard]] KOLO_API Handle grouped_async(std::string_view name, Span<const Call> calls);
-[[nodiscard]] KOLO_API Prepared prepare_grouped(std::string_view name, Span<const Call> calls);
-KOLO_API void grouped(const Group& group, std::string_view name, Span<const Call> calls);
-[[nodiscard]] KOLO_API Handle grouped_async(const Group& group, std::string_view name, Span<const Call> calls);
-[[nodiscard]] KOLO_API Prepared prepare_grouped(const Group& group, std::string_view name, Span<const Call> calls);
+inline void grouped(const Group& group, std::string_view name, Span<const Call> calls) {
+  run(group, name, Call::grouped(calls));
+}
+[[nodiscard]] inline Handle grouped_async(const Group& group, std::string_view name, Span<const Call> calls) {
+  return start(group, name, Call::grouped(calls));
+}
+[[nodiscard]] inline Prepared prepare_grouped(const Group& group, std::string_view name, Span<const Call> calls) {
+  return prepare(group, name, Call::grouped(calls));
+}
+inline void grouped(std::string_view name, Span<const Call> calls) { grouped(current_context(), name, calls); }
+[[nodiscard]] inline Handle grouped_async(std::string_view name, Span<const Call> calls) {
+  return grouped_async(current_context(), name, calls);
+}
+[[nodiscard]] inline Prepared prepare_grouped(std::string_view name, Span<const Call> calls) {
+  return prepare_grouped(current_context(), name, calls);
+}
 
 /// @}
 

@@ -22,16 +22,17 @@
 /// - What several ranks get is bitwise the same on all of them. Whatever the calling threads have made of their
 ///   floating-point control registers, Kolo's sums round to nearest and keep subnormal numbers: a program's
 ///   flush-to-zero does not reach them. The registers are afterwards as they were.
+///
+/// Each makes a `Call` and runs or starts it (call.hpp).
 #ifndef KOLO_COLLECTIVES_HPP
 #define KOLO_COLLECTIVES_HPP
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
+#include <kolo/call.hpp>
 #include <kolo/context.hpp>
 #include <kolo/handle.hpp>
 #include <kolo/options.hpp>
@@ -39,37 +40,77 @@
 
 namespace kolo {
 
+namespace detail {
+inline CallResult result_of(const Group& group, std::optional<std::string_view> name, const Call& call) {
+  CallResult result;
+  run(group, name, call, &result);
+  return result;
+}
+}  // namespace detail
+
 /// @name allreduce
 /// Element by element over all ranks; the same shape everywhere. In place, or from `in` to `out`.
 /// @{
 
-KOLO_API void allreduce(TensorView inout, const AllreduceOptions& options = {});
-KOLO_API void allreduce(std::string_view name, TensorView inout, const AllreduceOptions& options = {});
-KOLO_API void allreduce_into(ConstTensorView in, TensorView out, const AllreduceOptions& options = {});
-KOLO_API void allreduce_into(std::string_view name, ConstTensorView in, TensorView out,
-                             const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_async(TensorView inout, const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_async(std::string_view name, TensorView inout,
-                                              const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_into_async(ConstTensorView in, TensorView out,
-                                                   const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_into_async(std::string_view name, ConstTensorView in, TensorView out,
-                                                   const AllreduceOptions& options = {});
-KOLO_API void allreduce(const Group& group, TensorView inout, const AllreduceOptions& options = {});
-KOLO_API void allreduce(const Group& group, std::string_view name, TensorView inout,
-                        const AllreduceOptions& options = {});
-KOLO_API void allreduce_into(const Group& group, ConstTensorView in, TensorView out,
-                             const AllreduceOptions& options = {});
-KOLO_API void allreduce_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
-                             const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_async(const Group& group, TensorView inout,
-                                              const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_async(const Group& group, std::string_view name, TensorView inout,
-                                              const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_into_async(const Group& group, ConstTensorView in, TensorView out,
-                                                   const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                   TensorView out, const AllreduceOptions& options = {});
+inline void allreduce(TensorView inout, const AllreduceOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::allreduce(inout, options));
+}
+inline void allreduce(std::string_view name, TensorView inout, const AllreduceOptions& options = {}) {
+  run(current_context(), name, Call::allreduce(inout, options));
+}
+inline void allreduce_into(ConstTensorView in, TensorView out, const AllreduceOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::allreduce_into(in, out, options));
+}
+inline void allreduce_into(std::string_view name, ConstTensorView in, TensorView out,
+                           const AllreduceOptions& options = {}) {
+  run(current_context(), name, Call::allreduce_into(in, out, options));
+}
+[[nodiscard]] inline Handle allreduce_async(TensorView inout, const AllreduceOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::allreduce(inout, options));
+}
+[[nodiscard]] inline Handle allreduce_async(std::string_view name, TensorView inout,
+                                            const AllreduceOptions& options = {}) {
+  return start(current_context(), name, Call::allreduce(inout, options));
+}
+[[nodiscard]] inline Handle allreduce_into_async(ConstTensorView in, TensorView out,
+                                                 const AllreduceOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::allreduce_into(in, out, options));
+}
+[[nodiscard]] inline Handle allreduce_into_async(std::string_view name, ConstTensorView in, TensorView out,
+                                                 const AllreduceOptions& options = {}) {
+  return start(current_context(), name, Call::allreduce_into(in, out, options));
+}
+inline void allreduce(const Group& group, TensorView inout, const AllreduceOptions& options = {}) {
+  run(group, std::nullopt, Call::allreduce(inout, options));
+}
+inline void allreduce(const Group& group, std::string_view name, TensorView inout,
+                      const AllreduceOptions& options = {}) {
+  run(group, name, Call::allreduce(inout, options));
+}
+inline void allreduce_into(const Group& group, ConstTensorView in, TensorView out,
+                           const AllreduceOptions& options = {}) {
+  run(group, std::nullopt, Call::allreduce_into(in, out, options));
+}
+inline void allreduce_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
+                           const AllreduceOptions& options = {}) {
+  run(group, name, Call::allreduce_into(in, out, options));
+}
+[[nodiscard]] inline Handle allreduce_async(const Group& group, TensorView inout,
+                                            const AllreduceOptions& options = {}) {
+  return start(group, std::nullopt, Call::allreduce(inout, options));
+}
+[[nodiscard]] inline Handle allreduce_async(const Group& group, std::string_view name, TensorView inout,
+                                            const AllreduceOptions& options = {}) {
+  return start(group, name, Call::allreduce(inout, options));
+}
+[[nodiscard]] inline Handle allreduce_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                                 const AllreduceOptions& options = {}) {
+  return start(group, std::nullopt, Call::allreduce_into(in, out, options));
+}
+[[nodiscard]] inline Handle allreduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                 TensorView out, const AllreduceOptions& options = {}) {
+  return start(group, name, Call::allreduce_into(in, out, options));
+}
 
 /// A scalar, by value.
 template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
@@ -90,19 +131,31 @@ template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
 /// differ within a grouped call (invalid_argument at the call); dtypes may. `grouped` (call.hpp) does so with any kind.
 /// @{
 
-KOLO_API void grouped_allreduce(std::string_view name, Span<const NamedView> members,
-                                const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle grouped_allreduce_async(Span<const NamedView> members,
-                                                      const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle grouped_allreduce_async(std::string_view name, Span<const NamedView> members,
-                                                      const AllreduceOptions& options = {});
-KOLO_API void grouped_allreduce(const Group& group, std::string_view name, Span<const NamedView> members,
-                                const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle grouped_allreduce_async(const Group& group, Span<const NamedView> members,
-                                                      const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle grouped_allreduce_async(const Group& group, std::string_view name,
-                                                      Span<const NamedView> members,
-                                                      const AllreduceOptions& options = {});
+inline void grouped_allreduce(std::string_view name, Span<const NamedView> members,
+                              const AllreduceOptions& options = {}) {
+  run(current_context(), name, Call::grouped_allreduce(members, options));
+}
+[[nodiscard]] inline Handle grouped_allreduce_async(Span<const NamedView> members,
+                                                    const AllreduceOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::grouped_allreduce(members, options));
+}
+[[nodiscard]] inline Handle grouped_allreduce_async(std::string_view name, Span<const NamedView> members,
+                                                    const AllreduceOptions& options = {}) {
+  return start(current_context(), name, Call::grouped_allreduce(members, options));
+}
+inline void grouped_allreduce(const Group& group, std::string_view name, Span<const NamedView> members,
+                              const AllreduceOptions& options = {}) {
+  run(group, name, Call::grouped_allreduce(members, options));
+}
+[[nodiscard]] inline Handle grouped_allreduce_async(const Group& group, Span<const NamedView> members,
+                                                    const AllreduceOptions& options = {}) {
+  return start(group, std::nullopt, Call::grouped_allreduce(members, options));
+}
+[[nodiscard]] inline Handle grouped_allreduce_async(const Group& group, std::string_view name,
+                                                    Span<const NamedView> members,
+                                                    const AllreduceOptions& options = {}) {
+  return start(group, name, Call::grouped_allreduce(members, options));
+}
 
 /// @}
 
@@ -112,39 +165,71 @@ KOLO_API void grouped_allreduce(const Group& group, std::string_view name, Span<
 /// are left alone.
 /// @{
 
-KOLO_API void reduce(TensorView inout, int root, const ReduceOptions& options = {});
-KOLO_API void reduce(std::string_view name, TensorView inout, int root, const ReduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_async(TensorView inout, int root, const ReduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_async(std::string_view name, TensorView inout, int root,
-                                           const ReduceOptions& options = {});
+inline void reduce(TensorView inout, int root, const ReduceOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::reduce(inout, root, options));
+}
+inline void reduce(std::string_view name, TensorView inout, int root, const ReduceOptions& options = {}) {
+  run(current_context(), name, Call::reduce(inout, root, options));
+}
+[[nodiscard]] inline Handle reduce_async(TensorView inout, int root, const ReduceOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::reduce(inout, root, options));
+}
+[[nodiscard]] inline Handle reduce_async(std::string_view name, TensorView inout, int root,
+                                         const ReduceOptions& options = {}) {
+  return start(current_context(), name, Call::reduce(inout, root, options));
+}
 /// From `in` to the root's `out`, which must be there (else: invalid_argument at the call). Other ranks may leave it
 /// out (`std::nullopt`); one that they give is checked, and left alone.
-KOLO_API void reduce_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const ReduceOptions& options = {});
-KOLO_API void reduce_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const ReduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_into_async(ConstTensorView in, const std::optional<TensorView>& out, int root,
-                                                const ReduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_into_async(std::string_view name, ConstTensorView in,
-                                                const std::optional<TensorView>& out, int root,
-                                                const ReduceOptions& options = {});
-KOLO_API void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options = {});
-KOLO_API void reduce(const Group& group, std::string_view name, TensorView inout, int root,
-                     const ReduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_async(const Group& group, TensorView inout, int root,
-                                           const ReduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_async(const Group& group, std::string_view name, TensorView inout, int root,
-                                           const ReduceOptions& options = {});
-KOLO_API void reduce_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const ReduceOptions& options = {});
-KOLO_API void reduce_into(const Group& group, std::string_view name, ConstTensorView in,
-                          const std::optional<TensorView>& out, int root, const ReduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_into_async(const Group& group, ConstTensorView in,
-                                                const std::optional<TensorView>& out, int root,
-                                                const ReduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                const std::optional<TensorView>& out, int root,
-                                                const ReduceOptions& options = {});
+inline void reduce_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                        const ReduceOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::reduce_into(in, out, root, options));
+}
+inline void reduce_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                        const ReduceOptions& options = {}) {
+  run(current_context(), name, Call::reduce_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle reduce_into_async(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                                              const ReduceOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::reduce_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle reduce_into_async(std::string_view name, ConstTensorView in,
+                                              const std::optional<TensorView>& out, int root,
+                                              const ReduceOptions& options = {}) {
+  return start(current_context(), name, Call::reduce_into(in, out, root, options));
+}
+inline void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options = {}) {
+  run(group, std::nullopt, Call::reduce(inout, root, options));
+}
+inline void reduce(const Group& group, std::string_view name, TensorView inout, int root,
+                   const ReduceOptions& options = {}) {
+  run(group, name, Call::reduce(inout, root, options));
+}
+[[nodiscard]] inline Handle reduce_async(const Group& group, TensorView inout, int root,
+                                         const ReduceOptions& options = {}) {
+  return start(group, std::nullopt, Call::reduce(inout, root, options));
+}
+[[nodiscard]] inline Handle reduce_async(const Group& group, std::string_view name, TensorView inout, int root,
+                                         const ReduceOptions& options = {}) {
+  return start(group, name, Call::reduce(inout, root, options));
+}
+inline void reduce_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                        const ReduceOptions& options = {}) {
+  run(group, std::nullopt, Call::reduce_into(in, out, root, options));
+}
+inline void reduce_into(const Group& group, std::string_view name, ConstTensorView in,
+                        const std::optional<TensorView>& out, int root, const ReduceOptions& options = {}) {
+  run(group, name, Call::reduce_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle reduce_into_async(const Group& group, ConstTensorView in,
+                                              const std::optional<TensorView>& out, int root,
+                                              const ReduceOptions& options = {}) {
+  return start(group, std::nullopt, Call::reduce_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle reduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                              const std::optional<TensorView>& out, int root,
+                                              const ReduceOptions& options = {}) {
+  return start(group, name, Call::reduce_into(in, out, root, options));
+}
 
 /// @}
 
@@ -152,34 +237,66 @@ KOLO_API void reduce_into(const Group& group, std::string_view name, ConstTensor
 /// Rank `root`'s contents to all; the same shape everywhere.
 /// @{
 
-KOLO_API void broadcast(TensorView inout, int root, const BroadcastOptions& options = {});
-KOLO_API void broadcast(std::string_view name, TensorView inout, int root, const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_async(TensorView inout, int root, const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_async(std::string_view name, TensorView inout, int root,
-                                              const BroadcastOptions& options = {});
+inline void broadcast(TensorView inout, int root, const BroadcastOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::broadcast(inout, root, options));
+}
+inline void broadcast(std::string_view name, TensorView inout, int root, const BroadcastOptions& options = {}) {
+  run(current_context(), name, Call::broadcast(inout, root, options));
+}
+[[nodiscard]] inline Handle broadcast_async(TensorView inout, int root, const BroadcastOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::broadcast(inout, root, options));
+}
+[[nodiscard]] inline Handle broadcast_async(std::string_view name, TensorView inout, int root,
+                                            const BroadcastOptions& options = {}) {
+  return start(current_context(), name, Call::broadcast(inout, root, options));
+}
 /// The root reads `in`; every rank, the root too, gets the contents in `out`.
-KOLO_API void broadcast_into(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options = {});
-KOLO_API void broadcast_into(std::string_view name, ConstTensorView in, TensorView out, int root,
-                             const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_into_async(ConstTensorView in, TensorView out, int root,
-                                                   const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorView out, int root,
-                                                   const BroadcastOptions& options = {});
-KOLO_API void broadcast(const Group& group, TensorView inout, int root, const BroadcastOptions& options = {});
-KOLO_API void broadcast(const Group& group, std::string_view name, TensorView inout, int root,
-                        const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_async(const Group& group, TensorView inout, int root,
-                                              const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_async(const Group& group, std::string_view name, TensorView inout, int root,
-                                              const BroadcastOptions& options = {});
-KOLO_API void broadcast_into(const Group& group, ConstTensorView in, TensorView out, int root,
-                             const BroadcastOptions& options = {});
-KOLO_API void broadcast_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out, int root,
-                             const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_into_async(const Group& group, ConstTensorView in, TensorView out, int root,
-                                                   const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_into_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                   TensorView out, int root, const BroadcastOptions& options = {});
+inline void broadcast_into(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::broadcast_into(in, out, root, options));
+}
+inline void broadcast_into(std::string_view name, ConstTensorView in, TensorView out, int root,
+                           const BroadcastOptions& options = {}) {
+  run(current_context(), name, Call::broadcast_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle broadcast_into_async(ConstTensorView in, TensorView out, int root,
+                                                 const BroadcastOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::broadcast_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorView out, int root,
+                                                 const BroadcastOptions& options = {}) {
+  return start(current_context(), name, Call::broadcast_into(in, out, root, options));
+}
+inline void broadcast(const Group& group, TensorView inout, int root, const BroadcastOptions& options = {}) {
+  run(group, std::nullopt, Call::broadcast(inout, root, options));
+}
+inline void broadcast(const Group& group, std::string_view name, TensorView inout, int root,
+                      const BroadcastOptions& options = {}) {
+  run(group, name, Call::broadcast(inout, root, options));
+}
+[[nodiscard]] inline Handle broadcast_async(const Group& group, TensorView inout, int root,
+                                            const BroadcastOptions& options = {}) {
+  return start(group, std::nullopt, Call::broadcast(inout, root, options));
+}
+[[nodiscard]] inline Handle broadcast_async(const Group& group, std::string_view name, TensorView inout, int root,
+                                            const BroadcastOptions& options = {}) {
+  return start(group, name, Call::broadcast(inout, root, options));
+}
+inline void broadcast_into(const Group& group, ConstTensorView in, TensorView out, int root,
+                           const BroadcastOptions& options = {}) {
+  run(group, std::nullopt, Call::broadcast_into(in, out, root, options));
+}
+inline void broadcast_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out, int root,
+                           const BroadcastOptions& options = {}) {
+  run(group, name, Call::broadcast_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle broadcast_into_async(const Group& group, ConstTensorView in, TensorView out, int root,
+                                                 const BroadcastOptions& options = {}) {
+  return start(group, std::nullopt, Call::broadcast_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle broadcast_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                 TensorView out, int root, const BroadcastOptions& options = {}) {
+  return start(group, name, Call::broadcast_into(in, out, root, options));
+}
 
 /// @}
 
@@ -188,37 +305,68 @@ KOLO_API void broadcast_into(const Group& group, std::string_view name, ConstTen
 /// by rank (and be 0); the others agree. A scalar counts as one row.
 /// @{
 
-[[nodiscard]] KOLO_API Tensor allgather(ConstTensorView in, const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Tensor allgather(std::string_view name, ConstTensorView in,
-                                        const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> allgather_async(ConstTensorView in, const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> allgather_async(std::string_view name, ConstTensorView in,
-                                                      const AllgatherOptions& options = {});
+[[nodiscard]] inline Tensor allgather(ConstTensorView in, const AllgatherOptions& options = {}) {
+  return detail::result_of(current_context(), std::nullopt, Call::allgather(in, options)).output;
+}
+[[nodiscard]] inline Tensor allgather(std::string_view name, ConstTensorView in, const AllgatherOptions& options = {}) {
+  return detail::result_of(current_context(), name, Call::allgather(in, options)).output;
+}
+[[nodiscard]] inline Future<Tensor> allgather_async(ConstTensorView in, const AllgatherOptions& options = {}) {
+  return Future<Tensor>(start(current_context(), std::nullopt, Call::allgather(in, options)));
+}
+[[nodiscard]] inline Future<Tensor> allgather_async(std::string_view name, ConstTensorView in,
+                                                    const AllgatherOptions& options = {}) {
+  return Future<Tensor>(start(current_context(), name, Call::allgather(in, options)));
+}
 /// Into memory of the caller, whose number of elements must be that of the result: else the operation fails on this
 /// rank (invalid_argument) and completes on the others. In place: `in` may be exactly this rank's rows of `out`; where
 /// it lies elsewhere in `out`, the operation fails likewise.
-KOLO_API void allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {});
-KOLO_API void allgather_into(std::string_view name, ConstTensorView in, TensorView out,
-                             const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle allgather_into_async(ConstTensorView in, TensorView out,
-                                                   const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorView out,
-                                                   const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Tensor allgather(const Group& group, ConstTensorView in, const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Tensor allgather(const Group& group, std::string_view name, ConstTensorView in,
-                                        const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> allgather_async(const Group& group, ConstTensorView in,
-                                                      const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> allgather_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                      const AllgatherOptions& options = {});
-KOLO_API void allgather_into(const Group& group, ConstTensorView in, TensorView out,
-                             const AllgatherOptions& options = {});
-KOLO_API void allgather_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
-                             const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle allgather_into_async(const Group& group, ConstTensorView in, TensorView out,
-                                                   const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle allgather_into_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                   TensorView out, const AllgatherOptions& options = {});
+inline void allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::allgather_into(in, out, options));
+}
+inline void allgather_into(std::string_view name, ConstTensorView in, TensorView out,
+                           const AllgatherOptions& options = {}) {
+  run(current_context(), name, Call::allgather_into(in, out, options));
+}
+[[nodiscard]] inline Handle allgather_into_async(ConstTensorView in, TensorView out,
+                                                 const AllgatherOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::allgather_into(in, out, options));
+}
+[[nodiscard]] inline Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorView out,
+                                                 const AllgatherOptions& options = {}) {
+  return start(current_context(), name, Call::allgather_into(in, out, options));
+}
+[[nodiscard]] inline Tensor allgather(const Group& group, ConstTensorView in, const AllgatherOptions& options = {}) {
+  return detail::result_of(group, std::nullopt, Call::allgather(in, options)).output;
+}
+[[nodiscard]] inline Tensor allgather(const Group& group, std::string_view name, ConstTensorView in,
+                                      const AllgatherOptions& options = {}) {
+  return detail::result_of(group, name, Call::allgather(in, options)).output;
+}
+[[nodiscard]] inline Future<Tensor> allgather_async(const Group& group, ConstTensorView in,
+                                                    const AllgatherOptions& options = {}) {
+  return Future<Tensor>(start(group, std::nullopt, Call::allgather(in, options)));
+}
+[[nodiscard]] inline Future<Tensor> allgather_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                    const AllgatherOptions& options = {}) {
+  return Future<Tensor>(start(group, name, Call::allgather(in, options)));
+}
+inline void allgather_into(const Group& group, ConstTensorView in, TensorView out,
+                           const AllgatherOptions& options = {}) {
+  run(group, std::nullopt, Call::allgather_into(in, out, options));
+}
+inline void allgather_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
+                           const AllgatherOptions& options = {}) {
+  run(group, name, Call::allgather_into(in, out, options));
+}
+[[nodiscard]] inline Handle allgather_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                                 const AllgatherOptions& options = {}) {
+  return start(group, std::nullopt, Call::allgather_into(in, out, options));
+}
+[[nodiscard]] inline Handle allgather_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                 TensorView out, const AllgatherOptions& options = {}) {
+  return start(group, name, Call::allgather_into(in, out, options));
+}
 
 /// @}
 
@@ -228,44 +376,76 @@ KOLO_API void allgather_into(const Group& group, std::string_view name, ConstTen
 /// ranks the result has no rows.
 /// @{
 
-[[nodiscard]] KOLO_API Tensor gather(ConstTensorView in, int root, const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Tensor gather(std::string_view name, ConstTensorView in, int root,
-                                     const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> gather_async(ConstTensorView in, int root, const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> gather_async(std::string_view name, ConstTensorView in, int root,
-                                                   const GatherOptions& options = {});
+[[nodiscard]] inline Tensor gather(ConstTensorView in, int root, const GatherOptions& options = {}) {
+  return detail::result_of(current_context(), std::nullopt, Call::gather(in, root, options)).output;
+}
+[[nodiscard]] inline Tensor gather(std::string_view name, ConstTensorView in, int root,
+                                   const GatherOptions& options = {}) {
+  return detail::result_of(current_context(), name, Call::gather(in, root, options)).output;
+}
+[[nodiscard]] inline Future<Tensor> gather_async(ConstTensorView in, int root, const GatherOptions& options = {}) {
+  return Future<Tensor>(start(current_context(), std::nullopt, Call::gather(in, root, options)));
+}
+[[nodiscard]] inline Future<Tensor> gather_async(std::string_view name, ConstTensorView in, int root,
+                                                 const GatherOptions& options = {}) {
+  return Future<Tensor>(start(current_context(), name, Call::gather(in, root, options)));
+}
 /// Into memory of the root, which must be there (else: invalid_argument at the call), and whose number of elements must
 /// be that of the result: else the operation fails on the root (invalid_argument) and completes on the others (memory
 /// of a device: fails everywhere). Other ranks may leave it out (`std::nullopt`); one that they give is left alone. In
 /// place: the root's `in` may be exactly its rows of `out`; where it lies elsewhere in `out`, the operation fails
 /// likewise.
-KOLO_API void gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const GatherOptions& options = {});
-KOLO_API void gather_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle gather_into_async(ConstTensorView in, const std::optional<TensorView>& out, int root,
-                                                const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle gather_into_async(std::string_view name, ConstTensorView in,
-                                                const std::optional<TensorView>& out, int root,
-                                                const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Tensor gather(const Group& group, ConstTensorView in, int root,
-                                     const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Tensor gather(const Group& group, std::string_view name, ConstTensorView in, int root,
-                                     const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> gather_async(const Group& group, ConstTensorView in, int root,
-                                                   const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> gather_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                   int root, const GatherOptions& options = {});
-KOLO_API void gather_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const GatherOptions& options = {});
-KOLO_API void gather_into(const Group& group, std::string_view name, ConstTensorView in,
-                          const std::optional<TensorView>& out, int root, const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle gather_into_async(const Group& group, ConstTensorView in,
-                                                const std::optional<TensorView>& out, int root,
-                                                const GatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle gather_into_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                const std::optional<TensorView>& out, int root,
-                                                const GatherOptions& options = {});
+inline void gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                        const GatherOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::gather_into(in, out, root, options));
+}
+inline void gather_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                        const GatherOptions& options = {}) {
+  run(current_context(), name, Call::gather_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle gather_into_async(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                                              const GatherOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::gather_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle gather_into_async(std::string_view name, ConstTensorView in,
+                                              const std::optional<TensorView>& out, int root,
+                                              const GatherOptions& options = {}) {
+  return start(current_context(), name, Call::gather_into(in, out, root, options));
+}
+[[nodiscard]] inline Tensor gather(const Group& group, ConstTensorView in, int root,
+                                   const GatherOptions& options = {}) {
+  return detail::result_of(group, std::nullopt, Call::gather(in, root, options)).output;
+}
+[[nodiscard]] inline Tensor gather(const Group& group, std::string_view name, ConstTensorView in, int root,
+                                   const GatherOptions& options = {}) {
+  return detail::result_of(group, name, Call::gather(in, root, options)).output;
+}
+[[nodiscard]] inline Future<Tensor> gather_async(const Group& group, ConstTensorView in, int root,
+                                                 const GatherOptions& options = {}) {
+  return Future<Tensor>(start(group, std::nullopt, Call::gather(in, root, options)));
+}
+[[nodiscard]] inline Future<Tensor> gather_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                 int root, const GatherOptions& options = {}) {
+  return Future<Tensor>(start(group, name, Call::gather(in, root, options)));
+}
+inline void gather_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                        const GatherOptions& options = {}) {
+  run(group, std::nullopt, Call::gather_into(in, out, root, options));
+}
+inline void gather_into(const Group& group, std::string_view name, ConstTensorView in,
+                        const std::optional<TensorView>& out, int root, const GatherOptions& options = {}) {
+  run(group, name, Call::gather_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle gather_into_async(const Group& group, ConstTensorView in,
+                                              const std::optional<TensorView>& out, int root,
+                                              const GatherOptions& options = {}) {
+  return start(group, std::nullopt, Call::gather_into(in, out, root, options));
+}
+[[nodiscard]] inline Handle gather_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                              const std::optional<TensorView>& out, int root,
+                                              const GatherOptions& options = {}) {
+  return start(group, name, Call::gather_into(in, out, root, options));
+}
 
 /// @}
 
@@ -279,28 +459,44 @@ KOLO_API void gather_into(const Group& group, std::string_view name, ConstTensor
 /// may be exactly its rows of `in`.
 /// @{
 
-KOLO_API void scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root,
-                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
-KOLO_API void scatter_into(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
-                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle scatter_into_async(const std::optional<ConstTensorView>& in, TensorView out, int root,
-                                                 Span<const std::int64_t> splits = {},
-                                                 const ScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle scatter_into_async(std::string_view name, const std::optional<ConstTensorView>& in,
-                                                 TensorView out, int root, Span<const std::int64_t> splits = {},
-                                                 const ScatterOptions& options = {});
-KOLO_API void scatter_into(const Group& group, const std::optional<ConstTensorView>& in, TensorView out, int root,
-                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
-KOLO_API void scatter_into(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in,
-                           TensorView out, int root, Span<const std::int64_t> splits = {},
-                           const ScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle scatter_into_async(const Group& group, const std::optional<ConstTensorView>& in,
-                                                 TensorView out, int root, Span<const std::int64_t> splits = {},
-                                                 const ScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle scatter_into_async(const Group& group, std::string_view name,
-                                                 const std::optional<ConstTensorView>& in, TensorView out, int root,
-                                                 Span<const std::int64_t> splits = {},
-                                                 const ScatterOptions& options = {});
+inline void scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root,
+                         Span<const std::int64_t> splits = {}, const ScatterOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::scatter_into(in, out, root, splits, options));
+}
+inline void scatter_into(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                         Span<const std::int64_t> splits = {}, const ScatterOptions& options = {}) {
+  run(current_context(), name, Call::scatter_into(in, out, root, splits, options));
+}
+[[nodiscard]] inline Handle scatter_into_async(const std::optional<ConstTensorView>& in, TensorView out, int root,
+                                               Span<const std::int64_t> splits = {},
+                                               const ScatterOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::scatter_into(in, out, root, splits, options));
+}
+[[nodiscard]] inline Handle scatter_into_async(std::string_view name, const std::optional<ConstTensorView>& in,
+                                               TensorView out, int root, Span<const std::int64_t> splits = {},
+                                               const ScatterOptions& options = {}) {
+  return start(current_context(), name, Call::scatter_into(in, out, root, splits, options));
+}
+inline void scatter_into(const Group& group, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                         Span<const std::int64_t> splits = {}, const ScatterOptions& options = {}) {
+  run(group, std::nullopt, Call::scatter_into(in, out, root, splits, options));
+}
+inline void scatter_into(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in,
+                         TensorView out, int root, Span<const std::int64_t> splits = {},
+                         const ScatterOptions& options = {}) {
+  run(group, name, Call::scatter_into(in, out, root, splits, options));
+}
+[[nodiscard]] inline Handle scatter_into_async(const Group& group, const std::optional<ConstTensorView>& in,
+                                               TensorView out, int root, Span<const std::int64_t> splits = {},
+                                               const ScatterOptions& options = {}) {
+  return start(group, std::nullopt, Call::scatter_into(in, out, root, splits, options));
+}
+[[nodiscard]] inline Handle scatter_into_async(const Group& group, std::string_view name,
+                                               const std::optional<ConstTensorView>& in, TensorView out, int root,
+                                               Span<const std::int64_t> splits = {},
+                                               const ScatterOptions& options = {}) {
+  return start(group, name, Call::scatter_into(in, out, root, splits, options));
+}
 
 /// @}
 
@@ -317,50 +513,82 @@ KOLO_API void scatter_into(const Group& group, std::string_view name, const std:
 /// them the ranks first tell each other how much will come.
 /// @{
 
-[[nodiscard]] KOLO_API AlltoallResult alltoall(ConstTensorView in, Span<const std::int64_t> splits = {},
-                                               const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API AlltoallResult alltoall(std::string_view name, ConstTensorView in,
-                                               Span<const std::int64_t> splits = {},
-                                               const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(ConstTensorView in, Span<const std::int64_t> splits = {},
-                                                             const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(std::string_view name, ConstTensorView in,
-                                                             Span<const std::int64_t> splits = {},
-                                                             const AlltoallOptions& options = {});
+[[nodiscard]] inline AlltoallResult alltoall(ConstTensorView in, Span<const std::int64_t> splits = {},
+                                             const AlltoallOptions& options = {}) {
+  return detail::result_of(current_context(), std::nullopt, Call::alltoall(in, splits, options));
+}
+[[nodiscard]] inline AlltoallResult alltoall(std::string_view name, ConstTensorView in,
+                                             Span<const std::int64_t> splits = {},
+                                             const AlltoallOptions& options = {}) {
+  return detail::result_of(current_context(), name, Call::alltoall(in, splits, options));
+}
+[[nodiscard]] inline Future<AlltoallResult> alltoall_async(ConstTensorView in, Span<const std::int64_t> splits = {},
+                                                           const AlltoallOptions& options = {}) {
+  return Future<AlltoallResult>(start(current_context(), std::nullopt, Call::alltoall(in, splits, options)));
+}
+[[nodiscard]] inline Future<AlltoallResult> alltoall_async(std::string_view name, ConstTensorView in,
+                                                           Span<const std::int64_t> splits = {},
+                                                           const AlltoallOptions& options = {}) {
+  return Future<AlltoallResult>(start(current_context(), name, Call::alltoall(in, splits, options)));
+}
 /// Into memory of the caller, whose number of elements must be that of the result: without splits an error at the call
 /// when it is not; with splits the operation then fails on this rank (invalid_argument) and completes on the others.
-KOLO_API void alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
-                            const AlltoallOptions& options = {});
-KOLO_API void alltoall_into(std::string_view name, ConstTensorView in, TensorView out,
-                            Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Handle alltoall_into_async(ConstTensorView in, TensorView out,
-                                                  Span<const std::int64_t> splits = {},
-                                                  const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView out,
-                                                  Span<const std::int64_t> splits = {},
-                                                  const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API AlltoallResult alltoall(const Group& group, ConstTensorView in,
-                                               Span<const std::int64_t> splits = {},
-                                               const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API AlltoallResult alltoall(const Group& group, std::string_view name, ConstTensorView in,
-                                               Span<const std::int64_t> splits = {},
-                                               const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(const Group& group, ConstTensorView in,
-                                                             Span<const std::int64_t> splits = {},
-                                                             const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(const Group& group, std::string_view name,
-                                                             ConstTensorView in, Span<const std::int64_t> splits = {},
-                                                             const AlltoallOptions& options = {});
-KOLO_API void alltoall_into(const Group& group, ConstTensorView in, TensorView out,
-                            Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
-KOLO_API void alltoall_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
-                            Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Handle alltoall_into_async(const Group& group, ConstTensorView in, TensorView out,
-                                                  Span<const std::int64_t> splits = {},
-                                                  const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Handle alltoall_into_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                  TensorView out, Span<const std::int64_t> splits = {},
-                                                  const AlltoallOptions& options = {});
+inline void alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
+                          const AlltoallOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::alltoall_into(in, out, splits, options));
+}
+inline void alltoall_into(std::string_view name, ConstTensorView in, TensorView out,
+                          Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {}) {
+  run(current_context(), name, Call::alltoall_into(in, out, splits, options));
+}
+[[nodiscard]] inline Handle alltoall_into_async(ConstTensorView in, TensorView out,
+                                                Span<const std::int64_t> splits = {},
+                                                const AlltoallOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::alltoall_into(in, out, splits, options));
+}
+[[nodiscard]] inline Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView out,
+                                                Span<const std::int64_t> splits = {},
+                                                const AlltoallOptions& options = {}) {
+  return start(current_context(), name, Call::alltoall_into(in, out, splits, options));
+}
+[[nodiscard]] inline AlltoallResult alltoall(const Group& group, ConstTensorView in,
+                                             Span<const std::int64_t> splits = {},
+                                             const AlltoallOptions& options = {}) {
+  return detail::result_of(group, std::nullopt, Call::alltoall(in, splits, options));
+}
+[[nodiscard]] inline AlltoallResult alltoall(const Group& group, std::string_view name, ConstTensorView in,
+                                             Span<const std::int64_t> splits = {},
+                                             const AlltoallOptions& options = {}) {
+  return detail::result_of(group, name, Call::alltoall(in, splits, options));
+}
+[[nodiscard]] inline Future<AlltoallResult> alltoall_async(const Group& group, ConstTensorView in,
+                                                           Span<const std::int64_t> splits = {},
+                                                           const AlltoallOptions& options = {}) {
+  return Future<AlltoallResult>(start(group, std::nullopt, Call::alltoall(in, splits, options)));
+}
+[[nodiscard]] inline Future<AlltoallResult> alltoall_async(const Group& group, std::string_view name,
+                                                           ConstTensorView in, Span<const std::int64_t> splits = {},
+                                                           const AlltoallOptions& options = {}) {
+  return Future<AlltoallResult>(start(group, name, Call::alltoall(in, splits, options)));
+}
+inline void alltoall_into(const Group& group, ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
+                          const AlltoallOptions& options = {}) {
+  run(group, std::nullopt, Call::alltoall_into(in, out, splits, options));
+}
+inline void alltoall_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
+                          Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {}) {
+  run(group, name, Call::alltoall_into(in, out, splits, options));
+}
+[[nodiscard]] inline Handle alltoall_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                                Span<const std::int64_t> splits = {},
+                                                const AlltoallOptions& options = {}) {
+  return start(group, std::nullopt, Call::alltoall_into(in, out, splits, options));
+}
+[[nodiscard]] inline Handle alltoall_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                TensorView out, Span<const std::int64_t> splits = {},
+                                                const AlltoallOptions& options = {}) {
+  return start(group, name, Call::alltoall_into(in, out, splits, options));
+}
 
 /// @}
 
@@ -370,39 +598,69 @@ KOLO_API void alltoall_into(const Group& group, std::string_view name, ConstTens
 /// ranks one more (so a rank may get none). The same shape everywhere; a scalar has no rows (invalid_argument).
 /// @{
 
-[[nodiscard]] KOLO_API Tensor reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Tensor reduce_scatter(std::string_view name, ConstTensorView in,
-                                             const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(ConstTensorView in,
-                                                           const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(std::string_view name, ConstTensorView in,
-                                                           const ReduceScatterOptions& options = {});
+[[nodiscard]] inline Tensor reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options = {}) {
+  return detail::result_of(current_context(), std::nullopt, Call::reduce_scatter(in, options)).output;
+}
+[[nodiscard]] inline Tensor reduce_scatter(std::string_view name, ConstTensorView in,
+                                           const ReduceScatterOptions& options = {}) {
+  return detail::result_of(current_context(), name, Call::reduce_scatter(in, options)).output;
+}
+[[nodiscard]] inline Future<Tensor> reduce_scatter_async(ConstTensorView in, const ReduceScatterOptions& options = {}) {
+  return Future<Tensor>(start(current_context(), std::nullopt, Call::reduce_scatter(in, options)));
+}
+[[nodiscard]] inline Future<Tensor> reduce_scatter_async(std::string_view name, ConstTensorView in,
+                                                         const ReduceScatterOptions& options = {}) {
+  return Future<Tensor>(start(current_context(), name, Call::reduce_scatter(in, options)));
+}
 /// Into memory of the caller with as many elements as this rank's rows have (else: invalid_argument at the call). In
 /// place: `out` may be exactly this rank's rows of `in`; the rest of `in` is left alone.
-KOLO_API void reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {});
-KOLO_API void reduce_scatter_into(std::string_view name, ConstTensorView in, TensorView out,
-                                  const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(ConstTensorView in, TensorView out,
-                                                        const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, TensorView out,
-                                                        const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Tensor reduce_scatter(const Group& group, ConstTensorView in,
-                                             const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Tensor reduce_scatter(const Group& group, std::string_view name, ConstTensorView in,
-                                             const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(const Group& group, ConstTensorView in,
-                                                           const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(const Group& group, std::string_view name,
-                                                           ConstTensorView in,
-                                                           const ReduceScatterOptions& options = {});
-KOLO_API void reduce_scatter_into(const Group& group, ConstTensorView in, TensorView out,
-                                  const ReduceScatterOptions& options = {});
-KOLO_API void reduce_scatter_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
-                                  const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(const Group& group, ConstTensorView in, TensorView out,
-                                                        const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(const Group& group, std::string_view name, ConstTensorView in,
-                                                        TensorView out, const ReduceScatterOptions& options = {});
+inline void reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::reduce_scatter_into(in, out, options));
+}
+inline void reduce_scatter_into(std::string_view name, ConstTensorView in, TensorView out,
+                                const ReduceScatterOptions& options = {}) {
+  run(current_context(), name, Call::reduce_scatter_into(in, out, options));
+}
+[[nodiscard]] inline Handle reduce_scatter_into_async(ConstTensorView in, TensorView out,
+                                                      const ReduceScatterOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::reduce_scatter_into(in, out, options));
+}
+[[nodiscard]] inline Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, TensorView out,
+                                                      const ReduceScatterOptions& options = {}) {
+  return start(current_context(), name, Call::reduce_scatter_into(in, out, options));
+}
+[[nodiscard]] inline Tensor reduce_scatter(const Group& group, ConstTensorView in,
+                                           const ReduceScatterOptions& options = {}) {
+  return detail::result_of(group, std::nullopt, Call::reduce_scatter(in, options)).output;
+}
+[[nodiscard]] inline Tensor reduce_scatter(const Group& group, std::string_view name, ConstTensorView in,
+                                           const ReduceScatterOptions& options = {}) {
+  return detail::result_of(group, name, Call::reduce_scatter(in, options)).output;
+}
+[[nodiscard]] inline Future<Tensor> reduce_scatter_async(const Group& group, ConstTensorView in,
+                                                         const ReduceScatterOptions& options = {}) {
+  return Future<Tensor>(start(group, std::nullopt, Call::reduce_scatter(in, options)));
+}
+[[nodiscard]] inline Future<Tensor> reduce_scatter_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                         const ReduceScatterOptions& options = {}) {
+  return Future<Tensor>(start(group, name, Call::reduce_scatter(in, options)));
+}
+inline void reduce_scatter_into(const Group& group, ConstTensorView in, TensorView out,
+                                const ReduceScatterOptions& options = {}) {
+  run(group, std::nullopt, Call::reduce_scatter_into(in, out, options));
+}
+inline void reduce_scatter_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
+                                const ReduceScatterOptions& options = {}) {
+  run(group, name, Call::reduce_scatter_into(in, out, options));
+}
+[[nodiscard]] inline Handle reduce_scatter_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                                      const ReduceScatterOptions& options = {}) {
+  return start(group, std::nullopt, Call::reduce_scatter_into(in, out, options));
+}
+[[nodiscard]] inline Handle reduce_scatter_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                      TensorView out, const ReduceScatterOptions& options = {}) {
+  return start(group, name, Call::reduce_scatter_into(in, out, options));
+}
 
 /// @}
 
@@ -411,13 +669,25 @@ KOLO_API void reduce_scatter_into(const Group& group, std::string_view name, Con
 /// be open when it completes, here and elsewhere; wait for their handles.
 /// @{
 
-KOLO_API void barrier(const BarrierOptions& options = {});
-[[nodiscard]] KOLO_API Handle barrier_async(const BarrierOptions& options = {});
-[[nodiscard]] KOLO_API Handle barrier_async(std::string_view name, const BarrierOptions& options = {});
-KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
-[[nodiscard]] KOLO_API Handle barrier_async(const Group& group, const BarrierOptions& options = {});
-[[nodiscard]] KOLO_API Handle barrier_async(const Group& group, std::string_view name,
-                                            const BarrierOptions& options = {});
+inline void barrier(const BarrierOptions& options = {}) {
+  run(current_context(), std::nullopt, Call::barrier(options));
+}
+[[nodiscard]] inline Handle barrier_async(const BarrierOptions& options = {}) {
+  return start(current_context(), std::nullopt, Call::barrier(options));
+}
+[[nodiscard]] inline Handle barrier_async(std::string_view name, const BarrierOptions& options = {}) {
+  return start(current_context(), name, Call::barrier(options));
+}
+inline void barrier(const Group& group, const BarrierOptions& options = {}) {
+  run(group, std::nullopt, Call::barrier(options));
+}
+[[nodiscard]] inline Handle barrier_async(const Group& group, const BarrierOptions& options = {}) {
+  return start(group, std::nullopt, Call::barrier(options));
+}
+[[nodiscard]] inline Handle barrier_async(const Group& group, std::string_view name,
+                                          const BarrierOptions& options = {}) {
+  return start(group, name, Call::barrier(options));
+}
 
 /// @}
 
@@ -446,56 +716,50 @@ KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
 /// `JoinOptions::timeout` and have not joined, that is a fatal error (timeout).
 /// @{
 
-KOLO_API int join(const JoinOptions& options = {});
-[[nodiscard]] KOLO_API Future<int> join_async(const JoinOptions& options = {});
 KOLO_API int join(const Group& group, const JoinOptions& options = {});
 [[nodiscard]] KOLO_API Future<int> join_async(const Group& group, const JoinOptions& options = {});
+inline int join(const JoinOptions& options = {}) { return join(current_context(), options); }
+[[nodiscard]] inline Future<int> join_async(const JoinOptions& options = {}) {
+  return join_async(current_context(), options);
+}
 
 /// @}
 
 /// Says that a training step ends here: what repeats from step to step is learned and frozen (docs/architecture.md,
 /// "plans"). `DistributedOptimizer::step()` calls it; programs without it may, once per step on every rank, or never.
-KOLO_API void end_step();
 KOLO_API void end_step(const Group& group);
-
-/// A request that is checked and named once and started often, as MPI 4's persistent collectives. Move-only;
-/// thread-compatible. It holds its name: submitting the same name by another way while it exists is an error. The
-/// buffers must outlive it, or at least its last operation.
-class KOLO_API Prepared {
- public:
-  class Impl;
-  Prepared() noexcept;
-  explicit Prepared(std::unique_ptr<Impl> impl) noexcept;
-  Prepared(Prepared&&) noexcept;
-  Prepared& operator=(Prepared&&) noexcept;
-  ~Prepared();
-
-  /// Starts the operation. Looks up no name and, once the last handle has been dropped, allocates nothing. Throws
-  /// `Error`: duplicate_name while the last one is still in flight; unsupported in a forked process.
-  [[nodiscard]] Handle start();
-
- private:
-  std::unique_ptr<Impl> impl_;
-};
+inline void end_step() { end_step(current_context()); }
 
 /// @name prepared requests
 /// As the calls of the same name. Errors at the call are thrown here, once. `prepare` (call.hpp) prepares any
 /// collective.
 /// @{
 
-[[nodiscard]] KOLO_API Prepared prepare_allreduce(std::string_view name, TensorView inout,
-                                                  const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(std::string_view name, Span<const NamedView> members,
-                                                          const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_broadcast(std::string_view name, TensorView inout, int root,
-                                                  const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_allreduce(const Group& group, std::string_view name, TensorView inout,
-                                                  const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(const Group& group, std::string_view name,
-                                                          Span<const NamedView> members,
-                                                          const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_broadcast(const Group& group, std::string_view name, TensorView inout, int root,
-                                                  const BroadcastOptions& options = {});
+[[nodiscard]] inline Prepared prepare_allreduce(std::string_view name, TensorView inout,
+                                                const AllreduceOptions& options = {}) {
+  return prepare(current_context(), name, Call::allreduce(inout, options));
+}
+[[nodiscard]] inline Prepared prepare_grouped_allreduce(std::string_view name, Span<const NamedView> members,
+                                                        const AllreduceOptions& options = {}) {
+  return prepare(current_context(), name, Call::grouped_allreduce(members, options));
+}
+[[nodiscard]] inline Prepared prepare_broadcast(std::string_view name, TensorView inout, int root,
+                                                const BroadcastOptions& options = {}) {
+  return prepare(current_context(), name, Call::broadcast(inout, root, options));
+}
+[[nodiscard]] inline Prepared prepare_allreduce(const Group& group, std::string_view name, TensorView inout,
+                                                const AllreduceOptions& options = {}) {
+  return prepare(group, name, Call::allreduce(inout, options));
+}
+[[nodiscard]] inline Prepared prepare_grouped_allreduce(const Group& group, std::string_view name,
+                                                        Span<const NamedView> members,
+                                                        const AllreduceOptions& options = {}) {
+  return prepare(group, name, Call::grouped_allreduce(members, options));
+}
+[[nodiscard]] inline Prepared prepare_broadcast(const Group& group, std::string_view name, TensorView inout, int root,
+                                                const BroadcastOptions& options = {}) {
+  return prepare(group, name, Call::broadcast(inout, root, options));
+}
 
 /// @}
 

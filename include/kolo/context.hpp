@@ -190,7 +190,7 @@ KOLO_API void abandon(const std::string& reason);
 [[nodiscard]] KOLO_API Context& current_context();
 
 /// The group of all ranks of the context that calls without one use. Throws `Error` (not_initialized).
-[[nodiscard]] KOLO_API Group world();
+[[nodiscard]] inline Group world() { return current_context(); }
 
 /// `init()`, and `shutdown()` at the end of the scope; while an exception unwinds it announces the departure and does
 /// not wait. Inside `run_local` (or a ContextGuard) it joins what is bound to the thread and leaves it alone.
@@ -233,21 +233,21 @@ KOLO_API void run_forked(int ranks, const std::function<void()>& body, const Opt
 [[nodiscard]] KOLO_API int run_program(int ranks, const std::vector<std::string>& command);
 
 /// This rank's place among all ranks, or among the group's: 0 ... size()-1.
-[[nodiscard]] KOLO_API int rank();
+[[nodiscard]] inline int rank() { return current_context().rank(); }
 [[nodiscard]] KOLO_API int rank(const Group& group);
 /// How many ranks there are, or the group has.
-[[nodiscard]] KOLO_API int size();
+[[nodiscard]] inline int size() { return current_context().size(); }
 [[nodiscard]] KOLO_API int size(const Group& group);
 /// Its place among the ranks of this node (a machine, or a part of one: `KOLO_RANKS_PER_NODE`).
-[[nodiscard]] KOLO_API int local_rank();
+[[nodiscard]] inline int local_rank() { return current_context().local_rank(); }
 /// How many ranks this node has.
-[[nodiscard]] KOLO_API int local_size();
+[[nodiscard]] inline int local_size() { return current_context().local_size(); }
 /// Its place among the ranks of the same local rank, one a node: the number of this node, if all have as many ranks.
-[[nodiscard]] KOLO_API int cross_rank();
+[[nodiscard]] inline int cross_rank() { return current_context().cross_rank(); }
 /// How many nodes have a rank of this local rank.
-[[nodiscard]] KOLO_API int cross_size();
+[[nodiscard]] inline int cross_size() { return current_context().cross_size(); }
 /// Whether every node has as many ranks.
-[[nodiscard]] KOLO_API bool is_homogeneous();
+[[nodiscard]] inline bool is_homogeneous() { return current_context().is_homogeneous(); }
 
 }  // namespace kolo
 

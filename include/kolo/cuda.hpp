@@ -86,7 +86,7 @@ using StreamHandle = CUstream_st*;
 /// Throws `Error` (unsupported) when there is no device, or none for this rank: `KOLO_SHARE_DEVICE=1` lets several
 /// ranks use one.
 KOLO_API int bind(const Group& group);
-KOLO_API int bind();
+inline int bind() { return bind(current_context()); }
 
 /// The device on which memory lies. Throws `Error` (invalid_argument) for memory of the host, and (unsupported) when
 /// there is no device.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <kolo/duration.hpp>
@@ -149,6 +150,8 @@ template <>
 class KOLO_API Future<Tensor> : public Handle {
  public:
   using Handle::Handle;
+  /// Of a started call (call.hpp) that owns such a result.
+  explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
   /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
   [[nodiscard]] Tensor get();
 };
@@ -167,6 +170,8 @@ template <>
 class KOLO_API Future<AlltoallResult> : public Handle {
  public:
   using Handle::Handle;
+  /// Of a started call (call.hpp) that owns such a result.
+  explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
   /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
   [[nodiscard]] AlltoallResult get();
 };

@@ -38,7 +38,7 @@ struct Setting {
   std::string help;
 };
 [[nodiscard]] KOLO_API std::vector<Setting> settings(const Group& group);
-[[nodiscard]] KOLO_API std::vector<Setting> settings();
+[[nodiscard]] inline std::vector<Setting> settings() { return settings(current_context()); }
 
 /// How `init` would start this process, given these options and the environment: a line for each way, in the order in
 /// which they are tried, and which of them is taken.
@@ -46,7 +46,7 @@ struct Setting {
 
 /// Several lines for a person: version, place, nodes, transports and backends chosen.
 [[nodiscard]] KOLO_API std::string describe(const Group& group);
-[[nodiscard]] KOLO_API std::string describe();
+[[nodiscard]] inline std::string describe() { return describe(current_context()); }
 
 /// Counters since the context was made; they only rise, but for what says otherwise. All of this rank alone.
 struct Metrics {
@@ -98,7 +98,7 @@ struct Metrics {
   std::uint64_t device_calls = 0;
 };
 [[nodiscard]] KOLO_API Metrics metrics(const Group& group);
-[[nodiscard]] KOLO_API Metrics metrics();
+[[nodiscard]] inline Metrics metrics() { return metrics(current_context()); }
 
 }  // namespace kolo
 

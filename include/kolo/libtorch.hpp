@@ -63,37 +63,49 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Copies rank `root`'s parameters and buffers to every rank. Collective, and checked as `kolo::broadcast_parameters`:
 /// ranks whose models differ are told which entry does, and who has what.
-KOLO_API void broadcast_parameters(const torch::nn::Module& module, int root = 0);
 KOLO_API void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root = 0);
-KOLO_API void broadcast_parameters(const NamedTensors& tensors, int root = 0);
+inline void broadcast_parameters(const torch::nn::Module& module, int root = 0) {
+  broadcast_parameters(current_context(), module, root);
+}
 KOLO_API void broadcast_parameters(const Group& group, const NamedTensors& tensors, int root = 0);
+inline void broadcast_parameters(const NamedTensors& tensors, int root = 0) {
+  broadcast_parameters(current_context(), tensors, root);
+}
 
 /// The same for the buffers alone (running means and the like), which every rank computes from its own batches.
-KOLO_API void broadcast_buffers(const torch::nn::Module& module, int root = 0);
 KOLO_API void broadcast_buffers(const Group& group, const torch::nn::Module& module, int root = 0);
+inline void broadcast_buffers(const torch::nn::Module& module, int root = 0) {
+  broadcast_buffers(current_context(), module, root);
+}
 
 /// Copies rank `root`'s optimizer state (momenta, step counts) and options (learning rates) to every rank. For a run
 /// that goes on from a checkpoint which one rank has read. Optimizers are of the same class, with the same groups of
 /// parameters; any class will do whose state and options can be saved: SGD, Adam, AdamW, RMSprop and Adagrad can.
 /// Collective. Throws `Error`: mismatch, on every rank, when optimizers differ; unsupported, on every rank, when the
 /// root's cannot be saved; else as any collective.
-KOLO_API void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root = 0);
 KOLO_API void broadcast_optimizer_state(const Group& group, torch::optim::Optimizer& optimizer, int root = 0);
+inline void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root = 0) {
+  broadcast_optimizer_state(current_context(), optimizer, root);
+}
 
 /// Rank 0 writes the model, the optimizer and a number (the step or epoch reached) to a file, whole or not at all; the
 /// others wait until it has. Collective. Throws `Error` (io), on every rank, when rank 0 cannot.
-KOLO_API void save_checkpoint(const std::string& path, const torch::nn::Module& module,
-                              const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
 KOLO_API void save_checkpoint(const Group& group, const std::string& path, const torch::nn::Module& module,
                               const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
+inline void save_checkpoint(const std::string& path, const torch::nn::Module& module,
+                            const torch::optim::Optimizer& optimizer, std::int64_t number = 0) {
+  save_checkpoint(current_context(), path, module, optimizer, number);
+}
 
 /// Rank 0 reads such a file, and all ranks get what was in it; only rank 0 needs the file. Returns the number. Throws
 /// `Error` (io), on every rank, when rank 0 cannot read it; else as `broadcast_parameters` and
 /// `broadcast_optimizer_state`. After an error model and optimizer are undefined.
-[[nodiscard]] KOLO_API std::int64_t load_checkpoint(const std::string& path, torch::nn::Module& module,
-                                                    torch::optim::Optimizer& optimizer);
 [[nodiscard]] KOLO_API std::int64_t load_checkpoint(const Group& group, const std::string& path,
                                                     torch::nn::Module& module, torch::optim::Optimizer& optimizer);
+[[nodiscard]] inline std::int64_t load_checkpoint(const std::string& path, torch::nn::Module& module,
+                                                  torch::optim::Optimizer& optimizer) {
+  return load_checkpoint(current_context(), path, module, optimizer);
+}
 
 /// @}
 
@@ -248,31 +260,45 @@ class KOLO_API TensorHandle {
   at::Tensor tensor_;
 };
 
-KOLO_API void allreduce(const at::Tensor& inout, const AllreduceOptions& options = {});
 KOLO_API void allreduce(const Group& group, const at::Tensor& inout, const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout,
-                                                    const AllreduceOptions& options = {});
+inline void allreduce(const at::Tensor& inout, const AllreduceOptions& options = {}) {
+  allreduce(current_context(), inout, options);
+}
 [[nodiscard]] KOLO_API TensorHandle allreduce_async(const Group& group, std::string_view name, const at::Tensor& inout,
                                                     const AllreduceOptions& options = {});
-KOLO_API void broadcast(const at::Tensor& inout, int root, const BroadcastOptions& options = {});
+[[nodiscard]] inline TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout,
+                                                  const AllreduceOptions& options = {}) {
+  return allreduce_async(current_context(), name, inout, options);
+}
 KOLO_API void broadcast(const Group& group, const at::Tensor& inout, int root, const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
-                                                    const BroadcastOptions& options = {});
+inline void broadcast(const at::Tensor& inout, int root, const BroadcastOptions& options = {}) {
+  broadcast(current_context(), inout, root, options);
+}
 [[nodiscard]] KOLO_API TensorHandle broadcast_async(const Group& group, std::string_view name, const at::Tensor& inout,
                                                     int root, const BroadcastOptions& options = {});
+[[nodiscard]] inline TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
+                                                  const BroadcastOptions& options = {}) {
+  return broadcast_async(current_context(), name, inout, root, options);
+}
 /// Everyone's tensor one after another along the first dimension, in a new tensor.
-[[nodiscard]] KOLO_API at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API at::Tensor allgather(const Group& group, const at::Tensor& in,
                                             const AllgatherOptions& options = {});
+[[nodiscard]] inline at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options = {}) {
+  return allgather(current_context(), in, options);
+}
 /// Some rows (of the first dimension) to every rank, as `kolo::alltoall`; what the others sent, in a new tensor.
-[[nodiscard]] KOLO_API at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits = {},
-                                           const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API at::Tensor alltoall(const Group& group, const at::Tensor& in,
                                            Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
+[[nodiscard]] inline at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits = {},
+                                         const AlltoallOptions& options = {}) {
+  return alltoall(current_context(), in, splits, options);
+}
 /// This rank's rows of what allreduce would give, as `kolo::reduce_scatter`, in a new tensor.
-[[nodiscard]] KOLO_API at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API at::Tensor reduce_scatter(const Group& group, const at::Tensor& in,
                                                  const ReduceScatterOptions& options = {});
+[[nodiscard]] inline at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options = {}) {
+  return reduce_scatter(current_context(), in, options);
+}
 
 /// @}
 
@@ -281,8 +307,10 @@ KOLO_API void broadcast(const Group& group, const at::Tensor& inout, int root, c
 /// NaN when all weights are 0. Collective: one of the group's unnamed calls.
 /// @{
 
-[[nodiscard]] KOLO_API double average(double value, double weight = 1);
 [[nodiscard]] KOLO_API double average(const Group& group, double value, double weight = 1);
+[[nodiscard]] inline double average(double value, double weight = 1) {
+  return average(current_context(), value, weight);
+}
 
 /// @}
 

@@ -35,8 +35,10 @@ struct Parameter {
 /// Throws `Error`: invalid_argument for an empty or repeated name or a root that is no rank; mismatch, on every rank,
 /// when the lists or the roots disagree, with the first entry that does and who says what; else as any collective.
 /// After an error during the copying the values are undefined.
-KOLO_API void broadcast_parameters(Span<const Parameter> parameters, int root = 0);
 KOLO_API void broadcast_parameters(const Group& group, Span<const Parameter> parameters, int root = 0);
+inline void broadcast_parameters(Span<const Parameter> parameters, int root = 0) {
+  broadcast_parameters(current_context(), parameters, root);
+}
 
 /// A name as Kolo's messages show it: in double quotes, on one line, with control characters, quotes and bytes that are
 /// not UTF-8 escaped. Of a name longer than 200 bytes only the beginning is shown, and how long it is.

@@ -77,22 +77,30 @@ class KOLO_API Future<Received> : public Handle {
 /// is being captured; unsupported for a device that this rank cannot use; out_of_memory where a device's message finds
 /// no memory of the host; not_initialized; and what goes wrong with the message (see above).
 KOLO_API void send(const Group& group, ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
-KOLO_API void send(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
+inline void send(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
+  send(current_context(), tensor, to, tag, options);
+}
 /// Starts to. The handle is done when the memory may be used again; `wait` throws what goes wrong with the message.
 [[nodiscard]] KOLO_API Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag = 0,
                                          const SendOptions& options = {});
-[[nodiscard]] KOLO_API Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
+[[nodiscard]] inline Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
+  return send_async(current_context(), tensor, to, tag, options);
+}
 
 /// Receives a message of at most as many elements as the tensor has; its shape does not matter. Throws `Error` as
 /// `send`, and unsupported for a tensor of a device from any_rank.
 KOLO_API Received recv(const Group& group, TensorView tensor, int from = any_rank, int tag = any_tag,
                        const RecvOptions& options = {});
-KOLO_API Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, const RecvOptions& options = {});
+inline Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, const RecvOptions& options = {}) {
+  return recv(current_context(), tensor, from, tag, options);
+}
 /// Starts to. Receives get messages in the order in which they were started.
 [[nodiscard]] KOLO_API Future<Received> recv_async(const Group& group, TensorView tensor, int from = any_rank,
                                                    int tag = any_tag, const RecvOptions& options = {});
-[[nodiscard]] KOLO_API Future<Received> recv_async(TensorView tensor, int from = any_rank, int tag = any_tag,
-                                                   const RecvOptions& options = {});
+[[nodiscard]] inline Future<Received> recv_async(TensorView tensor, int from = any_rank, int tag = any_tag,
+                                                 const RecvOptions& options = {}) {
+  return recv_async(current_context(), tensor, from, tag, options);
+}
 
 /// Sends a tensor to one rank of the group and receives into another tensor from one, at once, and waits for both. So
 /// all ranks may call it at the same time, whatever the sizes and whoever sends to whom: in a ring, say, or in pairs.
@@ -102,8 +110,10 @@ KOLO_API Received recv(TensorView tensor, int from = any_rank, int tag = any_tag
 /// one is still waited for, until its deadline at most; when both do the receive's error is thrown.
 KOLO_API Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
                            const SendRecvOptions& options = {});
-KOLO_API Received sendrecv(ConstTensorView tensor, int to, TensorView into, int from,
-                           const SendRecvOptions& options = {});
+inline Received sendrecv(ConstTensorView tensor, int to, TensorView into, int from,
+                         const SendRecvOptions& options = {}) {
+  return sendrecv(current_context(), tensor, to, into, from, options);
+}
 
 }  // namespace kolo
 

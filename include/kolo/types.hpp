@@ -380,11 +380,13 @@ class KOLO_API Tensor {
   DType dtype_ = DType::float32;
 };
 
-/// What an alltoall gives: the rows that all ranks sent here, in the order of ranks, and how many came from each.
-struct AlltoallResult {
+/// What a collective gives that owns its result.
+struct CallResult {
   Tensor output;
-  std::vector<std::int64_t> received_splits;
+  std::vector<std::int64_t> received_splits;  ///< of an alltoall: how many rows came from each rank
 };
+/// What an alltoall gives: the rows that all ranks sent here, in the order of ranks, and how many came from each.
+using AlltoallResult = CallResult;
 
 }  // namespace kolo
 

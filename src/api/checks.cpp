@@ -89,29 +89,29 @@ void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTen
   check_apart(kind, name, in, out, "use the call without _into to work in place, or give an output of its own");
 }
 
-void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options) {
-  check_known(kind, name, "op", options.op, core::kLastReduceOp);
+void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const detail::CallParts& call) {
+  check_known(kind, name, "op", call.op, core::kLastReduceOp);
   if (!is_floating_point(dtype)) {
     const std::string type(to_string(dtype));
-    if (options.op == ReduceOp::average) {
+    if (call.op == ReduceOp::average) {
       refuse(kind, name,
              "the average of " + type + " is not defined; use ReduceOp::sum and divide, or a floating-point type");
     }
-    if (options.prescale != 1.0 || options.postscale != 1.0) {
+    if (call.prescale != 1.0 || call.postscale != 1.0) {
       refuse(kind, name,
-             type + " cannot be scaled by " + base::spell(options.prescale) + " and " + base::spell(options.postscale) +
+             type + " cannot be scaled by " + base::spell(call.prescale) + " and " + base::spell(call.postscale) +
                  "; prescale and postscale need a floating-point type");
     }
   }
-  if (is_floating_point(dtype) && core::is_bitwise(options.op)) {
+  if (is_floating_point(dtype) && core::is_bitwise(call.op)) {
     refuse(kind, name,
-           std::string(to_string(options.op)) + " of " + std::string(to_string(dtype)) +
+           std::string(to_string(call.op)) + " of " + std::string(to_string(dtype)) +
                " is not defined; use it with integers or booleans");
   }
-  if (!std::isfinite(options.prescale) || !std::isfinite(options.postscale)) {
+  if (!std::isfinite(call.prescale) || !std::isfinite(call.postscale)) {
     refuse(kind, name, "prescale and postscale must be finite numbers");
   }
-  if (options.send_as) check_send_as(kind, name, dtype, *options.send_as);
+  if (call.send_as) check_send_as(kind, name, dtype, *call.send_as);
 }
 
 std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,

@@ -9,9 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include <kolo/collectives.hpp>
+#include <kolo/call.hpp>
 #include <kolo/error.hpp>
-#include <kolo/options.hpp>
 #include <kolo/types.hpp>
 
 #include "core/collectives.hpp"
@@ -63,26 +62,24 @@ void check_types(core::CollectiveKind kind, std::string_view name, const ConstTe
 void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out,
                  const char* remedy);
 void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out);
-void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options);
+void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const detail::CallParts& call);
 /// The call's own deadline, or none.
 std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
                                                         std::optional<std::chrono::nanoseconds> timeout);
 /// Members of a group are written independently of one another: none may overlap.
 void check_members(std::string_view group, Span<const NamedView> members);
 
-/// What a call gets whose output has the shape of its input.
+/// Checks a call whose output has the shape of its input.
 template <class View>
-void check_tensors(core::CollectiveKind kind, std::string_view name, const View& in, const TensorView& out,
-                   bool in_place, const AllreduceOptions& options) {
-  if (in_place) {
+void check_tensors(core::CollectiveKind kind, std::string_view name, const View& in, const detail::CallParts& call) {
+  if (call.in_place || !call.output) {
     check_view(kind, name, "tensor", in);
   } else {
-    check_pair(kind, name, in, out);
+    check_pair(kind, name, in, *call.output);
   }
-  const bool is_usual = in.dtype() == DType::float32 && options.op <= ReduceOp::average && options.prescale == 1.0 &&
-                        options.postscale == 1.0 && !options.send_as;  // most are, and need no call to know it
-  if (core::traits_of(kind).reduces && !is_usual) check_reduction(kind, name, in.dtype(), options);
-  if (options.timeout) checked_timeout(kind, name, options.timeout);
+  const bool is_usual = in.dtype() == DType::float32 && call.op <= ReduceOp::average && call.prescale == 1.0 &&
+                        call.postscale == 1.0 && !call.send_as;  // most are, and need no call to know it
+  if (core::traits_of(kind).reduces && !is_usual) check_reduction(kind, name, in.dtype(), call);
 }
 
 void check_root(core::CollectiveKind kind, std::string_view name, const Root& root);

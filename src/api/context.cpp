@@ -210,7 +210,6 @@ detail::GroupParts Group::parts() const {
 
 engine::SetState& Group::set() const { return parts().set; }
 
-Group world() { return current_context(); }
 int rank(const Group& group) { return group.set().topology.rank; }
 int size(const Group& group) { return group.set().topology.size; }
 
@@ -344,13 +343,5 @@ Session::~Session() {
     process().end(context->impl(), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
   }
 }
-
-int rank() { return current_context().rank(); }
-int size() { return current_context().size(); }
-int local_rank() { return current_context().local_rank(); }
-int local_size() { return current_context().local_size(); }
-int cross_rank() { return current_context().cross_rank(); }
-int cross_size() { return current_context().cross_size(); }
-bool is_homogeneous() { return current_context().is_homogeneous(); }
 
 }  // namespace kolo

@@ -22,7 +22,6 @@ int bind(const Group& group) {
   set_current_device(device);
   return device;
 }
-int bind() { return bind(current_context()); }
 
 Device device_of(const void* memory) {
   if (const DeviceCount count = count_devices(); count.devices == 0) {

@@ -59,7 +59,9 @@ std::vector<std::int32_t> checked_members(const engine::SetState& parent, const 
 
 Tensor gather_words(const Group& group, const ConstTensorView& own) {
   const base::MutexLock lock(api::lock_of_own_calls(group));
-  return api::run_own(group, "kolo.split", api::allgather_request({}, own, {}, group, {})).tensor;
+  CallResult result;
+  api::run_own(group, "kolo.split", Call::allgather(own), &result);
+  return std::move(result.output);
 }
 
 }  // namespace

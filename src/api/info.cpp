@@ -72,7 +72,6 @@ std::vector<Setting> settings(const Group& group) {
   }
   return result;
 }
-std::vector<Setting> settings() { return settings(current_context()); }
 
 std::vector<std::string> explain_start(const Options& options) { return api::explain_start(options); }
 
@@ -92,7 +91,6 @@ std::string describe(const Group& group) {
   if (engine.device() != nullptr) text << "CUDA backend: " << engine.device()->describe() << "\n";
   return text.str();
 }
-std::string describe() { return describe(current_context()); }
 
 Metrics metrics(const Group& group) {
   const engine::Engine& engine = group.impl().engine();
@@ -109,6 +107,5 @@ Metrics metrics(const Group& group) {
   metrics.device_calls = usage.collective_calls;
   return metrics;
 }
-Metrics metrics() { return metrics(current_context()); }
 
 }  // namespace kolo

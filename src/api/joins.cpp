@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that are out of data.
+// What a rank says of its data: that a step ends here, or that there is no more.
 #include <optional>
 #include <string>
 
@@ -27,12 +27,15 @@ Future<int> start_join(const Group& group, const JoinOptions& options, bool wait
 
 int join(const Group& group, const JoinOptions& options) { return start_join(group, options, true).get(); }
 Future<int> join_async(const Group& group, const JoinOptions& options) { return start_join(group, options, false); }
-int join(const JoinOptions& options) { return join(current_context(), options); }
-Future<int> join_async(const JoinOptions& options) { return join_async(current_context(), options); }
 
 int Future<int>::get() {
   wait();
   return detail::HandleAccess::state(*this).room.last;
+}
+
+void end_step(const Group& group) {
+  const auto [engine, set] = group.parts();
+  engine.end_step(set.number);
 }
 
 }  // namespace kolo

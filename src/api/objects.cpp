@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kolo/objects.hpp>
 
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "api/context_impl.hpp"
 #include "api/submit.hpp"
 
@@ -8,11 +13,13 @@ namespace kolo {
 namespace {
 
 void broadcast_own(const Group& group, std::string_view name, const TensorView& inout, int root) {
-  api::run_own(group, name, api::broadcast_request({}, inout, inout, true, root, size(group), {}));
+  api::run_own(group, name, Call::broadcast(inout, root));
 }
 
 Tensor allgather_own(const Group& group, std::string_view name, const ConstTensorView& in) {
-  return api::run_own(group, name, api::allgather_request({}, in, {}, group, {})).tensor;
+  CallResult result;
+  api::run_own(group, name, Call::allgather(in), &result);
+  return std::move(result.output);
 }
 
 }  // namespace

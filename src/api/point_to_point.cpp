@@ -199,16 +199,10 @@ void send(const Group& group, ConstTensorView tensor, int to, int tag, const Sen
   Message message = send_of("send", parts.set, tensor, to, tag, options);
   transfer("send", parts, message, tensor, options.timeout);
 }
-void send(ConstTensorView tensor, int to, int tag, const SendOptions& options) {
-  send(current_context(), tensor, to, tag, options);
-}
 Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag, const SendOptions& options) {
   const detail::GroupParts parts = group.parts();
   return Handle(
       submit("send_async", parts, send_of("send_async", parts.set, tensor, to, tag, options), tensor, options.timeout));
-}
-Handle send_async(ConstTensorView tensor, int to, int tag, const SendOptions& options) {
-  return send_async(current_context(), tensor, to, tag, options);
 }
 
 Received recv(const Group& group, TensorView tensor, int from, int tag, const RecvOptions& options) {
@@ -217,16 +211,10 @@ Received recv(const Group& group, TensorView tensor, int from, int tag, const Re
   transfer("recv", parts, message, tensor, options.timeout);
   return received(message);
 }
-Received recv(TensorView tensor, int from, int tag, const RecvOptions& options) {
-  return recv(current_context(), tensor, from, tag, options);
-}
 Future<Received> recv_async(const Group& group, TensorView tensor, int from, int tag, const RecvOptions& options) {
   const detail::GroupParts parts = group.parts();
   return Future<Received>(submit("recv_async", parts, receive_of("recv_async", parts.set, tensor, from, tag, options),
                                  tensor, options.timeout));
-}
-Future<Received> recv_async(TensorView tensor, int from, int tag, const RecvOptions& options) {
-  return recv_async(current_context(), tensor, from, tag, options);
 }
 
 Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
@@ -255,9 +243,6 @@ Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView
     if (operation->failed()) throw Error(operation->outcome());
   }
   return received(both.front()->own);
-}
-Received sendrecv(ConstTensorView tensor, int to, TensorView into, int from, const SendRecvOptions& options) {
-  return sendrecv(current_context(), tensor, to, into, from, options);
 }
 
 Received Future<Received>::get() {

@@ -4,9 +4,7 @@
 #include <vector>
 
 #include <kolo/call.hpp>
-#include <kolo/collectives.hpp>
 
-#include "api/call.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/submit.hpp"
@@ -108,51 +106,18 @@ Handle Prepared::start() {
   return impl_->start();
 }
 
-namespace {
-
-Prepared make_prepared(const Group& group, std::string_view name, api::Request request) {
+Prepared prepare(const Group& group, std::string_view name, const Call& call) {
   api::check_name(name);
-  group.impl().engine().check_usable();
-  api::settle_device(group, name, request);
+  const detail::GroupParts parts = group.parts();
+  if (call.parts().owns_result) {
+    api::refuse(api::kind_of(call.parts()), name,
+                "it owns its result, which a prepared request cannot; use the call with _into, and give the output");
+  }
+  api::Request request = api::make_request(parts.set, name, call);
+  parts.engine.check_usable();
+  api::settle_device(parts, name, request);
   api::name_members(name, request);
   return Prepared(std::make_unique<Prepared::Impl>(group, name, std::move(request)));
-}
-
-}  // namespace
-
-Prepared prepare(const Group& group, std::string_view name, const Call& call) {
-  return make_prepared(group, name, call.impl().request(name, group));
-}
-Prepared prepare(std::string_view name, const Call& call) { return prepare(current_context(), name, call); }
-Prepared prepare_grouped(const Group& group, std::string_view name, Span<const Call> calls) {
-  return make_prepared(group, name, api::grouped_request(name, calls, group));
-}
-Prepared prepare_grouped(std::string_view name, Span<const Call> calls) {
-  return prepare_grouped(current_context(), name, calls);
-}
-
-Prepared prepare_allreduce(const Group& group, std::string_view name, TensorView inout,
-                           const AllreduceOptions& options) {
-  return make_prepared(group, name, api::allreduce_request(name, inout, inout, true, options));
-}
-Prepared prepare_grouped_allreduce(const Group& group, std::string_view name, Span<const NamedView> members,
-                                   const AllreduceOptions& options) {
-  return make_prepared(group, name, api::grouped_allreduce_request(name, members, options));
-}
-Prepared prepare_broadcast(const Group& group, std::string_view name, TensorView inout, int root,
-                           const BroadcastOptions& options) {
-  return make_prepared(group, name, api::broadcast_request(name, inout, inout, true, root, size(group), options));
-}
-
-Prepared prepare_allreduce(std::string_view name, TensorView inout, const AllreduceOptions& options) {
-  return prepare_allreduce(current_context(), name, inout, options);
-}
-Prepared prepare_grouped_allreduce(std::string_view name, Span<const NamedView> members,
-                                   const AllreduceOptions& options) {
-  return prepare_grouped_allreduce(current_context(), name, members, options);
-}
-Prepared prepare_broadcast(std::string_view name, TensorView inout, int root, const BroadcastOptions& options) {
-  return prepare_broadcast(current_context(), name, inout, root, options);
 }
 
 }  // namespace kolo

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the arguments of a call to a `Request`: each collective has a function that checks its arguments (checks.hpp)
-// and describes what is to be done.
-//
-// What is made here is submitted in submit.hpp.
+// From a `Call` to a `Request`: what a call says is checked (checks.hpp) and becomes a signature, which ranks compare,
+// and buffers. submit.hpp submits requests.
 #pragma once
 
 #include <chrono>
-#include <memory>
+#include <cstddef>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include <kolo/collectives.hpp>
-#include <kolo/options.hpp>
+#include <kolo/call.hpp>
 #include <kolo/types.hpp>
 
 #include "api/checks.hpp"
 #include "core/signature.hpp"
-#include "engine/engine.hpp"
+#include "engine/operation.hpp"
+#include "engine/set_state.hpp"
 
 namespace kolo::api {
 
@@ -27,67 +24,82 @@ namespace kolo::api {
 struct Request {
   core::Signature signature;
   engine::Buffers buffers;
-  Span<const NamedView> members;  ///< of a group: the caller's, for as long as the call lasts
+  Span<const NamedView> members;  ///< of a grouped all-reduce: the caller's, for as long as the call lasts
   std::optional<std::chrono::nanoseconds> timeout;
   bool located = false;
   Device device = cpu();        ///< of all tensors; once located
   std::vector<Stream> streams;  ///< that have work to do on the tensors first; each once
   detail::ResultRoom room;      ///< for what the ranks find out together, and what is known at the call to be ours
-  std::vector<detail::ResultRoom> more_rooms;  ///< of a group's other tensors
+  std::vector<detail::ResultRoom> more_rooms;  ///< of a grouped call's other tensors
   engine::Splits splits;
   std::vector<std::int64_t> received_splits;
 };
 
-/// Which of the ranks that take part this one is, and how many there are.
-struct RankAndSize {
-  int rank = 0;
-  int size = 1;
-  explicit RankAndSize(const Group& group) : rank(kolo::rank(group)), size(kolo::size(group)) {}
-};
+/// Checks the call. `name`: empty for an unnamed call. Throws Error (invalid_argument, unsupported).
+Request make_request(const engine::SetState& set, std::string_view name, const Call& call);
+/// Makes one request of several calls (grouped.cpp). Throws Error (invalid_argument, unsupported).
+Request make_grouped_request(const engine::SetState& set, std::string_view name, Span<const Call> calls);
 
-// Each checks its arguments and throws Error (invalid_argument, unsupported). `name` is for the sentence; empty:
-// unnamed.
-/// Of any kind whose output has the shape of its input. Of what the kind makes no use of (core::CollectiveTraits) the
-/// default is given.
-Request tensor_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
-                       const TensorView& out, bool in_place, const AllreduceOptions& options, const Root& root = {});
-Request allreduce_request(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
-                          const AllreduceOptions& options);
-Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
-                                  const AllreduceOptions& options);
-Request broadcast_request(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
-                          int root, int size, const BroadcastOptions& options);
-/// Of a kind in which everybody's rows come to lie one after another. `out`: the caller's memory, or empty for a result
-/// of our own. Of a rooted kind the root alone gets a result; an output that another rank gives is left alone, and one
-/// of our own has no rows. An input may lie at this rank's place of its output: whether it does is found out when all
-/// lengths are known.
-Request gather_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
-                       const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
-                       int priority, const Root& root = {});
-Request allgather_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
-                          const Group& group, const AllgatherOptions& options);
-/// Likewise. `splits` empty: the same number of rows to everyone.
-Request alltoall_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
-                         Span<const std::int64_t> splits, const RankAndSize& self, const AlltoallOptions& options);
-Request reduce_scatter_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
-                               const RankAndSize& self, const ReduceScatterOptions& options);
-/// `in` and `splits`: of the root; `splits` as an alltoall's.
-Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, const TensorView& out,
-                        Span<const std::int64_t> splits, const Root& root, const ScatterOptions& options);
-Request barrier_request(const BarrierOptions& options);
-
-/// Puts the names of a group's members into its signature, for the sentence about ranks that disagree. Whoever sees the
-/// signature for the first time does it: a known one has them. Throws Error (invalid_argument) when two are equal.
+/// Puts the names of a grouped all-reduce's members into its signature, for the sentence about ranks that disagree.
+/// Whoever sees the signature for the first time does it: a known one has them. Throws Error (invalid_argument) when
+/// two are equal.
 void name_members(std::string_view group, Request& request);
 
-/// What sums travel as. Of options that have been checked.
-core::Wire wire_of(const AllreduceOptions& options) noexcept;
-/// Of a reduction, without its tensors.
-core::Signature reduction_signature(core::CollectiveKind kind, const AllreduceOptions& options);
+/// The root that a call names; of a kind that has none, rank 0.
+inline Root root_of(const engine::SetState& set, const detail::CallParts& call) noexcept {
+  return {call.root, set.topology.size, set.topology.rank};
+}
+/// The collective that ranks know the call by. A list of calls has none of its own.
+inline core::CollectiveKind kind_of(const detail::CallParts& call) noexcept {
+  using core::CollectiveKind;
+  switch (call.kind) {
+  case detail::CallKind::allreduce:
+  case detail::CallKind::grouped_allreduce:
+    return CollectiveKind::allreduce;
+  case detail::CallKind::broadcast:
+    return CollectiveKind::broadcast;
+  case detail::CallKind::reduce:
+    return CollectiveKind::reduce;
+  case detail::CallKind::allgather:
+    return CollectiveKind::allgather;
+  case detail::CallKind::gather:
+    return CollectiveKind::gather;
+  case detail::CallKind::scatter:
+    return CollectiveKind::scatter;
+  case detail::CallKind::alltoall:
+    return call.splits.empty() ? CollectiveKind::alltoall : CollectiveKind::alltoall_splits;
+  case detail::CallKind::reduce_scatter:
+    return CollectiveKind::reduce_scatter;
+  case detail::CallKind::barrier:
+  case detail::CallKind::grouped:
+    break;
+  }
+  return CollectiveKind::barrier;
+}
+/// The type in which elements travel. Of a call that has been checked.
+inline core::Wire wire_of(const detail::CallParts& call) noexcept {
+  if (!call.send_as) return core::Wire::own;
+  return *call.send_as == DType::float16 ? core::Wire::float16 : core::Wire::bfloat16;
+}
+/// Calls without a name have an order instead of a priority.
+inline int priority_of(std::string_view name, const detail::CallParts& call) noexcept {
+  return name.empty() ? 0 : call.priority;
+}
+/// The signature without its tensors. Of a call that has been checked.
+core::Signature signature_of(core::CollectiveKind kind, std::string_view name, const detail::CallParts& call);
 
+/// Calls `body` with the view that the call reads, which there must be, as the caller gave it: views are long, and
+/// programs make many small calls.
+template <class Body>
+decltype(auto) with_input(const detail::CallParts& call, const Body& body) {
+  return call.in_place ? body(*call.output) : body(*call.input);
+}
+/// Where the tensor of a call lies whose output, if this rank gets one, has the shape of its input.
 template <class View>
-engine::Buffer buffer_of(const View& in, void* out) {
-  return {static_cast<const std::byte*>(in.data()), static_cast<std::byte*>(out), in.elements()};
+engine::Buffer buffer_of(core::CollectiveKind kind, const detail::CallParts& call, const View& in, const Root& root) {
+  const bool gets = call.output && (kind != core::CollectiveKind::reduce || root.is_here());
+  return {static_cast<const std::byte*>(in.data()), gets ? static_cast<std::byte*>(call.output->data()) : nullptr,
+          in.elements()};
 }
 
 }  // namespace kolo::api

@@ -10,9 +10,9 @@
 
 namespace kolo::api {
 
-void settle_device(const Group& group, std::string_view name, Request& request) {
+void settle_device(const detail::GroupParts& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
-  const engine::Engine& engine = group.impl().engine();
+  const engine::Engine& engine = group.engine;
   const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
   if (engine.device() == nullptr) {
     refuse(request.signature.kind, name,
@@ -33,7 +33,7 @@ void settle_device(const Group& group, std::string_view name, Request& request) 
       continue;
     }
     tensor.place = engine.device()->place_of(
-        buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype), group.set().members);
+        buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype), group.set.members);
   }
 }
 
@@ -62,34 +62,39 @@ class Claim {
   engine::Entry* entry_;
 };
 
+/// Gives an operation what it needs of the request.
+void fill(engine::Engine& engine, detail::HandleState& operation, Request& request) {
+  operation.ready = record(engine, request.device, request.streams);
+  operation.buffers = std::move(request.buffers);
+  operation.timeout = request.timeout;
+  operation.room = std::move(request.room);
+  operation.more_rooms = std::move(request.more_rooms);
+  operation.splits = std::move(request.splits);
+  operation.received_splits = std::move(request.received_splits);
+}
+
 /// All of a submission that may throw.
 std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Claim& claim, Request request) {
   engine::Entry& entry = claim.entry();
   const bool known = entry.signature && *entry.signature == request.signature;
   if (!known) name_members(entry.name, request);
   auto operation = std::make_shared<detail::HandleState>();
-  operation->ready = record(engine, request.device, request.streams);
+  fill(engine, *operation, request);
   operation->entry = &entry;
   if (!known) entry.signature = entry.table.share(std::move(request.signature));
   operation->signature = entry.signature;
-  operation->buffers = std::move(request.buffers);
-  operation->timeout = request.timeout;
-  operation->room = std::move(request.room);
-  operation->more_rooms = std::move(request.more_rooms);
-  operation->splits = std::move(request.splits);
-  operation->received_splits = std::move(request.received_splits);
   return operation;
 }
 
-std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim, Request request) {
-  std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
+std::shared_ptr<detail::HandleState> submit(engine::Engine& engine, Claim& claim,
+                                            std::shared_ptr<detail::HandleState> operation, bool waits) {
   claim.submitted();
-  engine.submit(operation, false);
+  engine.submit(operation, waits);
   return operation;
 }
 
-/// Waits for an operation whose memory is the caller's.
-void wait_for(engine::Engine& engine, detail::HandleState& operation) {
+/// Waits for the operation of a blocking call, whose memory is the caller's, and throws what went wrong.
+void finish(engine::Engine& engine, detail::HandleState& operation, CallResult* result) {
   try {
     engine.wait(operation, std::nullopt);
   } catch (...) {
@@ -97,13 +102,8 @@ void wait_for(engine::Engine& engine, detail::HandleState& operation) {
     throw;
   }
   if (operation.failed()) throw Error(operation.outcome());
-}
-
-Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_ptr<detail::HandleState>& operation) {
-  claim.submitted();
-  engine.submit(operation, true);
-  wait_for(engine, *operation);
-  return {std::move(operation->room.result), std::move(operation->received_splits)};
+  if (result != nullptr && operation.room.owns_result)
+    *result = {std::move(operation.room.result), std::move(operation.received_splits)};
 }
 
 /// All of a call without a name that may throw. It comes before the call takes its number: a call that throws on one
@@ -111,15 +111,9 @@ Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_p
 std::shared_ptr<detail::HandleState> make_call(engine::Engine& engine, engine::SetState& set, Request request) {
   if (!request.members.empty()) name_members({}, request);
   auto operation = std::make_shared<detail::HandleState>();
+  fill(engine, *operation, request);
   operation->entry = &set.sequence.entry();
   operation->signature = set.names.share(std::move(request.signature));
-  operation->ready = record(engine, request.device, request.streams);
-  operation->buffers = std::move(request.buffers);
-  operation->timeout = request.timeout;
-  operation->room = std::move(request.room);
-  operation->more_rooms = std::move(request.more_rooms);
-  operation->splits = std::move(request.splits);
-  operation->received_splits = std::move(request.received_splits);
   return operation;
 }
 
@@ -147,10 +141,10 @@ class Turn {
 };
 
 /// A call that does not avoid the log.
-Result give_to_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail::HandleState>& operation) {
+void run_by_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail::HandleState>& operation,
+                CallResult* result) {
   turn.give_to_log(operation);
-  wait_for(engine, *operation);
-  return {std::move(operation->room.result), std::move(operation->received_splits)};
+  finish(engine, *operation, result);
 }
 
 /// A call on the CPU's memory avoids the log if that is possible; whether it did.
@@ -180,47 +174,96 @@ bool same_bits(double a, double b) noexcept {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory.
-template <class View>
-bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options) {
-  return signature.priority == options.priority && signature.device == DeviceKind::cpu &&
-         signature.kind == core::CollectiveKind::allreduce && signature.op == options.op && signature.members == 0 &&
-         signature.tensors.size() == 1 && signature.tensors.front().dtype == in.dtype() &&
-         signature.tensors.front().shape == in.shape() && signature.wire == wire_of(options) &&
-         same_bits(signature.prescale, options.prescale) && same_bits(signature.postscale, options.postscale);
+/// Whether a call is a *plain* one: of one tensor in the CPU's memory, with an output of the same shape. Training makes
+/// these most. They are compared with what the name, or the call, meant last time, and become a `Request` only when
+/// they differ.
+bool is_plain(const detail::CallParts& call) noexcept {
+  const auto on_cpu = [](const auto& view) { return !view || view->device().kind == DeviceKind::cpu; };
+  return core::traits_of(kind_of(call)).keeps_shape && call.kind != detail::CallKind::grouped_allreduce &&
+         on_cpu(call.input) && on_cpu(call.output);
 }
 
-/// That of an unnamed one.
-core::Signature allreduce_signature(const ConstTensorView& in, const AllreduceOptions& options) {
-  core::Signature signature = reduction_signature(core::CollectiveKind::allreduce, options);
-  signature.tensors.push_back({in.dtype(), in.shape()});
-  return signature;
+/// A plain call and its kind, once it has been checked.
+struct Plain {
+  core::CollectiveKind kind;
+  Root root;
+  std::string_view name;
+  const detail::CallParts& call;
+};
+
+Plain check_plain(const engine::SetState& set, std::string_view name, const detail::CallParts& call) {
+  const core::CollectiveKind kind = kind_of(call);
+  const Root root = root_of(set, call);
+  if (kind == core::CollectiveKind::reduce) check_output_at_root(kind, name, call.output, root);
+  if (core::traits_of(kind).rooted) check_root(kind, name, root);
+  with_input(call, [&](const auto& in) { check_tensors(kind, name, in, call); });
+  if (call.timeout) checked_timeout(kind, name, call.timeout);
+  return {kind, root, name, call};
+}
+
+/// Whether that signature is the plain call's.
+bool is_same(const core::Signature& signature, const Plain& plain) {
+  const detail::CallParts& call = plain.call;
+  const auto has_tensor = [&](const auto& in) {
+    return signature.tensors.front().dtype == in.dtype() && signature.tensors.front().shape == in.shape();
+  };
+  return signature.priority == priority_of(plain.name, call) && signature.device == DeviceKind::cpu &&
+         signature.kind == plain.kind && signature.op == call.op && signature.root == call.root &&
+         signature.members == 0 && signature.tensors.size() == 1 && with_input(call, has_tensor) &&
+         signature.wire == wire_of(call) && same_bits(signature.prescale, call.prescale) &&
+         same_bits(signature.postscale, call.postscale);
+}
+
+engine::Buffer buffer_of(const Plain& plain) {
+  return with_input(plain.call, [&](const auto& in) { return buffer_of(plain.kind, plain.call, in, plain.root); });
 }
 
 /// What differs between an operation's calls: it may have had one before.
-template <class View>
-void set_call(detail::HandleState& operation, const View& in, const TensorView& out, const AllreduceOptions& options) {
+void set_call(detail::HandleState& operation, const Plain& plain) {
   operation.buffers.resize(1);
-  operation.buffers.front() = buffer_of(in, out.data());
-  operation.timeout = options.timeout;
+  operation.buffers.front() = buffer_of(plain);
+  operation.timeout = plain.call.timeout;
 }
 
-/// `View`: of the input, as the caller gave it. Views are long, and many small tensors are submitted one by one.
-template <class View>
-std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std::string_view name, const View& in,
-                                                         const TensorView& out, bool in_place,
-                                                         const AllreduceOptions& options) {
-  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
-    return submit(group, name, allreduce_request(name, in, out, in_place, options));
-  }
-  check_tensors(core::CollectiveKind::allreduce, name, in, out, in_place, options);
-  const auto [engine, set] = group.parts();
-  check_name(name);
+engine::ExpressCall express_call(const Plain& plain) {
+  const detail::CallParts& call = plain.call;
+  engine::ExpressCall express;
+  express.kind = plain.kind;
+  express.op = call.op;
+  express.prescale = call.prescale;
+  express.postscale = call.postscale;
+  express.root = call.root;
+  with_input(call, [&](const auto& in) {
+    express.dtype = in.dtype();
+    express.shape = in.shape();
+  });
+  express.buffer = buffer_of(plain);
+  return express;
+}
+
+void check_usable(engine::Engine& engine, bool waits) {
   engine.check_usable();
+  if (waits) engine.check_may_wait();
+}
+
+/// Starts a call by its name. `waits`: the caller will wait for it at once.
+std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group, std::string_view name,
+                                                 const Call& call, bool waits) {
+  check_name(name);
+  const auto [engine, set] = group;
+  if (!is_plain(call.parts())) {
+    Request request = make_request(set, name, call);
+    check_usable(engine, waits);
+    settle_device(group, name, request);
+    Claim claim(set.names.claim(name));
+    return submit(engine, claim, make_operation(engine, claim, std::move(request)), waits);
+  }
+  const Plain plain = check_plain(set, name, call.parts());
+  check_usable(engine, waits);
   Claim claim(set.names.claim(name));
   engine::Entry& entry = claim.entry();
-  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
-    return start(engine, claim, allreduce_request(name, in, out, in_place, options));
+  if (!entry.signature || !is_same(*entry.signature, plain)) {
+    return submit(engine, claim, make_operation(engine, claim, make_request(set, name, call)), waits);
   }
   if (!engine::try_reuse(entry.last)) {
     entry.last = std::make_shared<detail::HandleState>();
@@ -228,133 +271,96 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std
   }
   std::shared_ptr<detail::HandleState> operation = entry.last;
   if (operation->signature != entry.signature) operation->signature = entry.signature;
-  set_call(*operation, in, out, options);
-  claim.submitted();
-  engine.submit(operation, false);
+  set_call(*operation, plain);
+  return submit(engine, claim, std::move(operation), waits);
+}
+
+/// Starts a call without a name, as the next of the group's sequence.
+std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& group, const Call& call) {
+  const auto [engine, set] = group;
+  std::shared_ptr<detail::HandleState> operation;
+  if (is_plain(call.parts())) {
+    const Plain plain = check_plain(set, {}, call.parts());
+    engine.check_usable();
+    operation = set.sequence.take();
+    if (!operation->signature || !is_same(*operation->signature, plain)) {
+      operation->signature = set.names.share(make_request(set, {}, call).signature);
+    }
+    set_call(*operation, plain);
+  } else {
+    Request request = make_request(set, {}, call);
+    engine.check_usable();
+    settle_device(group, {}, request);
+    operation = make_call(engine, set, std::move(request));
+  }
+  engine.call(set, operation);
   return operation;
 }
 
-}  // namespace
-
-std::shared_ptr<detail::HandleState> submit_allreduce(const Group& group, std::string_view name,
-                                                      const TensorView& inout, const AllreduceOptions& options) {
-  return submit_allreduce_of(group, name, inout, inout, true, options);
+/// Whether a checked call without a name is one that the express can make.
+bool may_avoid_log(const Request& request) noexcept {
+  return request.device.kind == DeviceKind::cpu && request.signature.wire == core::Wire::own && request.members.empty();
 }
 
-std::shared_ptr<detail::HandleState> submit_allreduce_into(const Group& group, std::string_view name,
-                                                           const ConstTensorView& in, const TensorView& out,
-                                                           const AllreduceOptions& options) {
-  return submit_allreduce_of(group, name, in, out, false, options);
-}
-
-std::shared_ptr<detail::HandleState> call(const Group& group, Request request) {
-  const auto [engine, set] = group.parts();
-  engine.check_usable();
+/// Runs a blocking call without a name.
+void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, CallResult* result) {
+  const auto [engine, set] = group;
+  const detail::CallParts& parts = call.parts();
+  if (is_plain(parts) && !parts.send_as) {
+    const Plain plain = check_plain(set, {}, parts);
+    check_usable(engine, true);
+    Turn turn(engine, set);
+    engine.check_usable();  // the wait for the turn may have been long
+    if (turn.express(express_call(plain))) return;
+    return run_by_log(engine, turn, make_call(engine, set, make_request(set, {}, call)), result);
+  }
+  Request request = make_request(set, {}, call);
+  check_usable(engine, true);
   settle_device(group, {}, request);
-  std::shared_ptr<detail::HandleState> operation = make_call(engine, set, std::move(request));
-  engine.call(set, operation);
-  return operation;
-}
-
-namespace {
-
-/// `View`: as above.
-template <class View>
-std::shared_ptr<detail::HandleState> call_allreduce_of(const Group& group, const View& in, const TensorView& out,
-                                                       bool in_place, const AllreduceOptions& options) {
-  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
-    return call(group, allreduce_request({}, in, out, in_place, options));
-  }
-  check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
-  const auto [engine, set] = group.parts();
-  engine.check_usable();
-  std::shared_ptr<detail::HandleState> operation = set.sequence.take();
-  if (!operation->signature || !is_same_allreduce(*operation->signature, in, options)) {
-    operation->signature = set.names.share(allreduce_signature(in, options));
-  }
-  set_call(*operation, in, out, options);
-  engine.call(set, operation);
-  return operation;
-}
-
-}  // namespace
-
-std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const TensorView& inout,
-                                                    const AllreduceOptions& options) {
-  return call_allreduce_of(group, inout, inout, true, options);
-}
-
-std::shared_ptr<detail::HandleState> call_allreduce_into(const Group& group, const ConstTensorView& in,
-                                                         const TensorView& out, const AllreduceOptions& options) {
-  return call_allreduce_of(group, in, out, false, options);
-}
-
-std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request) {
-  const auto [engine, set] = group.parts();
-  check_name(name);
-  engine.check_usable();
-  settle_device(group, name, request);
-  Claim claim(set.names.claim(name));
-  return start(engine, claim, std::move(request));
-}
-
-Result run(const Group& group, std::string_view name, Request request) {
-  const auto [engine, set] = group.parts();
-  engine.check_usable();
-  engine.check_may_wait();
-  if (!name.empty()) check_name(name);
-  settle_device(group, name, request);
-  if (!name.empty()) {
-    Claim claim(set.names.claim(name));
-    return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
-  }
-  if (request.device.kind != DeviceKind::cpu || request.signature.wire != core::Wire::own) {
+  if (!may_avoid_log(request)) {
     const auto operation = make_call(engine, set, std::move(request));
     Turn turn(engine, set);
-    return give_to_log(engine, turn, operation);
+    return run_by_log(engine, turn, operation, result);
   }
   Turn turn(engine, set);
   engine.check_usable();  // the wait for the turn may have been long
-  if (run_by_express(turn, request)) return {std::move(request.room.result), std::move(request.received_splits)};
-  return give_to_log(engine, turn, make_call(engine, set, std::move(request)));
+  if (!run_by_express(turn, request))
+    return run_by_log(engine, turn, make_call(engine, set, std::move(request)), result);
+  if (result != nullptr && request.room.owns_result)
+    *result = {std::move(request.room.result), std::move(request.received_splits)};
 }
+
+}  // namespace
 
 base::Mutex& lock_of_own_calls(const Group& group) {
   const auto [engine, set] = group.parts();
-  engine.check_usable();
-  engine.check_may_wait();
+  check_usable(engine, true);
   return set.own_calls;
 }
 
-Result run_own(const Group& group, std::string_view name, Request request) {
+void run_own(const Group& group, std::string_view name, const Call& call, CallResult* result) {
   const auto [engine, set] = group.parts();
+  Request request = make_request(set, {}, call);
   engine.check_usable();
   Claim claim(set.names.claim(name));
-  return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
-}
-
-void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const TensorView& out, bool in_place,
-                           const AllreduceOptions& options) {
-  check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
-  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu || options.send_as) {
-    run(group, {}, allreduce_request({}, in, out, in_place, options));
-    return;
-  }
-  const auto [engine, set] = group.parts();
-  engine.check_usable();
-  engine.check_may_wait();
-  Turn turn(engine, set);
-  engine.check_usable();
-  engine::ExpressCall call;
-  call.kind = core::CollectiveKind::allreduce;
-  call.dtype = in.dtype();
-  call.shape = in.shape();
-  call.op = options.op;
-  call.prescale = options.prescale;
-  call.postscale = options.postscale;
-  call.buffer = buffer_of(in, out.data());
-  if (turn.express(call)) return;
-  give_to_log(engine, turn, make_call(engine, set, allreduce_request({}, in, out, in_place, options)));
+  const auto operation = submit(engine, claim, make_operation(engine, claim, std::move(request)), true);
+  finish(engine, *operation, result);
 }
 
 }  // namespace kolo::api
+
+namespace kolo {
+
+void run(const Group& group, std::optional<std::string_view> name, const Call& call, CallResult* result) {
+  const detail::GroupParts parts = group.parts();
+  if (!name) return api::run_blocking_unnamed(parts, call, result);
+  const std::shared_ptr<detail::HandleState> operation = api::start_named(parts, *name, call, true);
+  api::finish(parts.engine, *operation, result);
+}
+
+Handle start(const Group& group, std::optional<std::string_view> name, const Call& call) {
+  const detail::GroupParts parts = group.parts();
+  return Handle(name ? api::start_named(parts, *name, call, false) : api::start_unnamed(parts, call));
+}
+
+}  // namespace kolo

@@ -3,18 +3,11 @@
 
 #include <optional>
 #include <string_view>
-#include <utility>
 
-#include <kolo/collectives.hpp>
+#include <kolo/call.hpp>
 
 namespace kolo::c10d {
 namespace {
-
-/// Starts it by `start()`, or by `start(name)` if it has a name.
-template <class Start>
-std::shared_ptr<Handle> begin(const Step& step, Start start) {
-  return std::make_shared<Handle>(step.name.empty() ? start() : start(std::string_view(step.name)));
-}
 
 template <class KoloOptions>
 KoloOptions reducing(const Step& step) {
@@ -32,59 +25,46 @@ std::optional<ConstTensorView> in_if_any(const Step& step) {
   return in(step);
 }
 
-std::shared_ptr<Handle> allreduce(const Group& group, const Step& step) {
-  return begin(step, [&](auto... name) {
-    return allreduce_async(group, name..., step.out.view(step.elements), reducing<AllreduceOptions>(step));
-  });
+Call allreduce(const Step& step) {
+  return Call::allreduce(step.out.view(step.elements), reducing<AllreduceOptions>(step));
 }
 
-std::shared_ptr<Handle> broadcast(const Group& group, const Step& step) {
-  return begin(step, [&](auto... name) {
-    return broadcast_async(group, name..., step.out.view(step.elements), step.root,
-                           BroadcastOptions{}.with_timeout(step.timeout));
-  });
+Call broadcast(const Step& step) {
+  return Call::broadcast(step.out.view(step.elements), step.root, BroadcastOptions{}.with_timeout(step.timeout));
 }
 
-std::shared_ptr<Handle> reduce(const Group& group, const Step& step) {
-  return begin(step, [&](auto... name) {
-    return reduce_async(group, name..., step.out.view(step.elements), step.root, reducing<ReduceOptions>(step));
-  });
+Call reduce(const Step& step) {
+  return Call::reduce(step.out.view(step.elements), step.root, reducing<ReduceOptions>(step));
 }
 
-std::shared_ptr<Handle> allgather(const Group& group, const Step& step) {
-  return begin(step, [&](auto... name) {
-    return allgather_into_async(group, name..., in(step), out(step), AllgatherOptions{}.with_timeout(step.timeout));
-  });
+Call allgather(const Step& step) {
+  return Call::allgather_into(in(step), out(step), AllgatherOptions{}.with_timeout(step.timeout));
 }
 
-std::shared_ptr<Handle> gather(const Group& group, const Step& step) {
-  return begin(step, [&](auto... name) {
-    return gather_into_async(group, name..., in(step), out_if_any(step), step.root,
-                             GatherOptions{}.with_timeout(step.timeout));
-  });
+Call gather(const Step& step) {
+  return Call::gather_into(in(step), out_if_any(step), step.root, GatherOptions{}.with_timeout(step.timeout));
 }
 
-std::shared_ptr<Handle> scatter(const Group& group, const Step& step) {
-  return begin(step, [&](auto... name) {
-    return scatter_into_async(group, name..., in_if_any(step), out(step), step.root, step.splits,
-                              ScatterOptions{}.with_timeout(step.timeout));
-  });
+Call scatter(const Step& step) {
+  return Call::scatter_into(in_if_any(step), out(step), step.root, step.splits,
+                            ScatterOptions{}.with_timeout(step.timeout));
 }
 
-std::shared_ptr<Handle> reduce_scatter(const Group& group, const Step& step) {
-  return begin(step, [&](auto... name) {
-    return reduce_scatter_into_async(group, name..., in(step), out(step), reducing<ReduceScatterOptions>(step));
-  });
+Call reduce_scatter(const Step& step) {
+  return Call::reduce_scatter_into(in(step), out(step), reducing<ReduceScatterOptions>(step));
 }
 
-std::shared_ptr<Handle> alltoall(const Group& group, const Step& step) {
-  return begin(step, [&](auto... name) {
-    return alltoall_into_async(group, name..., in(step), out(step), step.splits,
-                               AlltoallOptions{}.with_timeout(step.timeout));
-  });
+Call alltoall(const Step& step) {
+  return Call::alltoall_into(in(step), out(step), step.splits, AlltoallOptions{}.with_timeout(step.timeout));
 }
 
 }  // namespace
+
+std::shared_ptr<Handle> Kind::start(const Group& group, const Step& step) const {
+  std::optional<std::string_view> name;
+  if (!step.name.empty()) name = step.name;
+  return std::make_shared<Handle>(kolo::start(group, name, describe(step)));
+}
 
 using ::c10d::OpType;
 const Kind kAllreduce{"all_reduce", "kolo:all_reduce", OpType::ALLREDUCE, true, allreduce};

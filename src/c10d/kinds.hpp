@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <kolo/call.hpp>
 #include <kolo/context.hpp>
 #include <kolo/handle.hpp>
 
@@ -38,7 +39,9 @@ struct Kind {
   const char* title;  ///< the profiler's name
   ::c10d::OpType type;
   bool reduces;
-  std::shared_ptr<Handle> (*start)(const Group& group, const Step& step);
+  Call (*describe)(const Step& step);
+
+  [[nodiscard]] std::shared_ptr<Handle> start(const Group& group, const Step& step) const;
 };
 
 extern const Kind kAllreduce, kAllreduceCoalesced, kBroadcast, kReduce, kAllgather, kAllgatherBase, kAllgatherCoalesced,

@@ -156,7 +156,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
     std::vector<Packed> to_divide, to_unpack;
     for (Step& step : steps) {
       operation.handles.push_back(kind.start(group_, step));
-      if (step.divides && (kind.start != kReduce.start || step.root == rank_)) to_divide.push_back(step.out);
+      if (step.divides && (kind.describe != kReduce.describe || step.root == rank_)) to_divide.push_back(step.out);
       if (step.out.needs_unpacking()) to_unpack.push_back(step.out);
       for (Packed* packed : {&step.in, &step.out}) {
         if (!packed->empty()) operation.buffers.push_back(std::move(*packed));

@@ -32,6 +32,7 @@ struct CollectiveTraits {
   std::string_view name;
   bool moves_data = true;    ///< has tensors, which a backend must see; else it is done when all have asked for it
   bool reduces = false;      ///< elements of several ranks become one: op, scales and wire format count
+  bool keeps_shape = false;  ///< the output has the shape of the input
   bool rooted = false;       ///< one rank's part differs: the root counts
   bool rows_differ = false;  ///< each rank has a first dimension of its own: the signature has the shape of a row, and
                              ///< the output is asked for when all ranks' rows are known. Each tensor is a run, with a
@@ -45,9 +46,14 @@ struct CollectiveTraits {
 };
 
 inline constexpr CollectiveTraits kCollectives[] = {
-    {.kind = CollectiveKind::allreduce, .name = "allreduce", .reduces = true, .fuses = true, .in_arena = true},
+    {.kind = CollectiveKind::allreduce,
+     .name = "allreduce",
+     .reduces = true,
+     .keeps_shape = true,
+     .fuses = true,
+     .in_arena = true},
     {.kind = CollectiveKind::allgather, .name = "allgather", .rows_differ = true, .batches = true},
-    {.kind = CollectiveKind::broadcast, .name = "broadcast", .rooted = true, .fuses = true},
+    {.kind = CollectiveKind::broadcast, .name = "broadcast", .keeps_shape = true, .rooted = true, .fuses = true},
     {.kind = CollectiveKind::barrier, .name = "barrier", .moves_data = false},
     {.kind = CollectiveKind::alltoall, .name = "alltoall", .batches = true, .needs_all = true},
     {.kind = CollectiveKind::alltoall_splits,
@@ -61,7 +67,12 @@ inline constexpr CollectiveTraits kCollectives[] = {
      .scatters_rows = true,
      .batches = true},
     {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .makes_set = true},
-    {.kind = CollectiveKind::reduce, .name = "reduce", .reduces = true, .rooted = true, .fuses = true},
+    {.kind = CollectiveKind::reduce,
+     .name = "reduce",
+     .reduces = true,
+     .keeps_shape = true,
+     .rooted = true,
+     .fuses = true},
     {.kind = CollectiveKind::gather, .name = "gather", .rooted = true, .rows_differ = true, .batches = true},
     {.kind = CollectiveKind::scatter,
      .name = "scatter",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include <kolo/call.hpp>
 #include <kolo/error.hpp>
 #include <kolo/libtorch.hpp>
 
@@ -24,14 +26,14 @@ void check_not_followed(const std::string& call, const at::Tensor& tensor) {
   }
 }
 
-// Runs an in-place call on the tensor's memory, or, where that is strided, on a copy.
-template <class Call>
-void in_place(const std::string& caller, const at::Tensor& tensor, const Call& call) {
+// Runs the call that `make` makes of the tensor's memory, or, where that is strided, of a copy.
+template <class Make>
+void in_place(const Group& group, const std::string& caller, const at::Tensor& tensor, const Make& make) {
   check_not_followed(caller, tensor);
   dtype_of(caller + ": the tensor", tensor);
   const at::NoGradGuard no_grad;
   const at::Tensor memory = tensor.detach().contiguous();
-  call(memory_view(caller + ": the tensor", memory));
+  run(group, std::nullopt, make(memory_view(caller + ": the tensor", memory)));
   if (memory.data_ptr() != tensor.data_ptr()) {
     tensor.detach().copy_(memory);
   }
@@ -78,23 +80,26 @@ at::Tensor adopt(kolo::Tensor result, bool complex) {
   return complex ? at::view_as_complex(tensor) : tensor;
 }
 
-// Runs a call that gives a new tensor on the contents of this one. Where those are on a device Kolo has no memory of
-// its own to give: there `rows`, a call, finds out how many rows the result has, and `into` fills it.
-template <class Call, class Rows, class Into>
-at::Tensor into_new(const std::string& caller, const at::Tensor& in, const Call& call, const Rows& rows,
-                    const Into& into) {
+// Runs a call that gives a new tensor on the contents of this one. `make` makes it of the memory and the output, which
+// is empty where the call owns its result. On a device Kolo has no memory of its own to give: there `rows`, a call,
+// finds out how many rows the result has.
+template <class Make, class Rows>
+at::Tensor into_new(const Group& group, const std::string& caller, const at::Tensor& in, const Make& make,
+                    const Rows& rows) {
   check_not_followed(caller, in);
   dtype_of(caller + ": the tensor", in);
   const at::NoGradGuard no_grad;
   const at::Tensor memory = in.detach().contiguous();
   const TensorView view = memory_view(caller + ": the tensor", memory);
   if (in.is_cpu()) {
-    return adopt(call(view), in.is_complex());
+    CallResult result;
+    run(group, std::nullopt, make(view, std::nullopt), &result);
+    return adopt(std::move(result.output), in.is_complex());
   }
   std::vector<std::int64_t> sizes = in.dim() == 0 ? std::vector<std::int64_t>{1} : in.sizes().vec();
   sizes[0] = rows(sizes[0]);
   at::Tensor result = at::empty(sizes, memory.options());
-  into(view, memory_view(caller + ": the result", result));
+  run(group, std::nullopt, make(view, memory_view(caller + ": the result", result)));
   return result;
 }
 
@@ -148,75 +153,57 @@ at::Tensor TensorHandle::wait() {
 }
 
 void allreduce(const Group& group, const at::Tensor& inout, const AllreduceOptions& options) {
-  in_place("allreduce", inout, [&](const TensorView& memory) { kolo::allreduce(group, memory, options); });
-}
-void allreduce(const at::Tensor& inout, const AllreduceOptions& options) {
-  allreduce(current_context(), inout, options);
+  in_place(group, "allreduce", inout, [&](const TensorView& memory) { return Call::allreduce(memory, options); });
 }
 TensorHandle allreduce_async(const Group& group, std::string_view name, const at::Tensor& inout,
                              const AllreduceOptions& options) {
   check_not_followed("allreduce_async", inout);
-  return {kolo::allreduce_async(group, name, view(inout), options), inout};
-}
-TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout, const AllreduceOptions& options) {
-  return allreduce_async(current_context(), name, inout, options);
+  return {start(group, name, Call::allreduce(view(inout), options)), inout};
 }
 
 void broadcast(const Group& group, const at::Tensor& inout, int root, const BroadcastOptions& options) {
-  in_place("broadcast", inout, [&](const TensorView& memory) { kolo::broadcast(group, memory, root, options); });
-}
-void broadcast(const at::Tensor& inout, int root, const BroadcastOptions& options) {
-  broadcast(current_context(), inout, root, options);
+  in_place(group, "broadcast", inout, [&](const TensorView& memory) { return Call::broadcast(memory, root, options); });
 }
 TensorHandle broadcast_async(const Group& group, std::string_view name, const at::Tensor& inout, int root,
                              const BroadcastOptions& options) {
   check_not_followed("broadcast_async", inout);
-  return {kolo::broadcast_async(group, name, view(inout), root, options), inout};
-}
-TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
-                             const BroadcastOptions& options) {
-  return broadcast_async(current_context(), name, inout, root, options);
+  return {start(group, name, Call::broadcast(view(inout), root, options)), inout};
 }
 
 at::Tensor allgather(const Group& group, const at::Tensor& in, const AllgatherOptions& options) {
   return into_new(
-      "allgather", in, [&](const TensorView& memory) { return kolo::allgather(group, memory, options); },
+      group, "allgather", in,
+      [&](const TensorView& memory, const std::optional<TensorView>& out) {
+        return out ? Call::allgather_into(memory, *out, options) : Call::allgather(memory, options);
+      },
       [&](std::int64_t rows) {
         return sum_of(kolo::allgather(group, const_view(&rows, std::size_t{1}), options).as<std::int64_t>());
-      },
-      [&](const TensorView& memory, const TensorView& out) { kolo::allgather_into(group, memory, out, options); });
-}
-at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options) {
-  return allgather(current_context(), in, options);
+      });
 }
 
 at::Tensor alltoall(const Group& group, const at::Tensor& in, Span<const std::int64_t> splits,
                     const AlltoallOptions& options) {
   return into_new(
-      "alltoall", in, [&](const TensorView& memory) { return kolo::alltoall(group, memory, splits, options).output; },
+      group, "alltoall", in,
+      [&](const TensorView& memory, const std::optional<TensorView>& out) {
+        return out ? Call::alltoall_into(memory, *out, splits, options) : Call::alltoall(memory, splits, options);
+      },
       [&](std::int64_t rows) {
         if (splits.empty()) {
           return rows;  // as many as it gives
         }
         const auto received = kolo::alltoall(group, const_view(splits.data(), splits.size()), {}, options);
         return sum_of(received.output.as<std::int64_t>());
-      },
-      [&](const TensorView& memory, const TensorView& out) {
-        kolo::alltoall_into(group, memory, out, splits, options);
       });
-}
-at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits, const AlltoallOptions& options) {
-  return alltoall(current_context(), in, splits, options);
 }
 
 at::Tensor reduce_scatter(const Group& group, const at::Tensor& in, const ReduceScatterOptions& options) {
   return into_new(
-      "reduce_scatter", in, [&](const TensorView& memory) { return kolo::reduce_scatter(group, memory, options); },
-      [&](std::int64_t rows) { return rows / size(group) + (rank(group) < rows % size(group) ? 1 : 0); },
-      [&](const TensorView& memory, const TensorView& out) { kolo::reduce_scatter_into(group, memory, out, options); });
-}
-at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options) {
-  return reduce_scatter(current_context(), in, options);
+      group, "reduce_scatter", in,
+      [&](const TensorView& memory, const std::optional<TensorView>& out) {
+        return out ? Call::reduce_scatter_into(memory, *out, options) : Call::reduce_scatter(memory, options);
+      },
+      [&](std::int64_t rows) { return rows / size(group) + (rank(group) < rows % size(group) ? 1 : 0); });
 }
 
 double average(const Group& group, double value, double weight) {
@@ -224,6 +211,5 @@ double average(const Group& group, double value, double weight) {
   kolo::allreduce(group, kolo::view(sums, 2));
   return sums[0] / sums[1];
 }
-double average(double value, double weight) { return average(current_context(), value, weight); }
 
 }  // namespace kolo::libtorch

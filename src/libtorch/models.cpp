@@ -74,14 +74,5 @@ void broadcast_parameters(const Group& group, const NamedTensors& tensors, int r
 void broadcast_buffers(const Group& group, const torch::nn::Module& module, int root) {
   broadcast_list(group, named_buffers(module), root);
 }
-void broadcast_parameters(const torch::nn::Module& module, int root) {
-  broadcast_parameters(current_context(), module, root);
-}
-void broadcast_parameters(const NamedTensors& tensors, int root) {
-  broadcast_parameters(current_context(), tensors, root);
-}
-void broadcast_buffers(const torch::nn::Module& module, int root) {
-  broadcast_buffers(current_context(), module, root);
-}
 
 }  // namespace kolo::libtorch

@@ -103,9 +103,6 @@ void broadcast_optimizer_state(const Group& group, Optimizer& optimizer, int roo
   archive.load_from(stream, device_of(optimizer));
   read_optimizer(archive, optimizer);
 }
-void broadcast_optimizer_state(Optimizer& optimizer, int root) {
-  broadcast_optimizer_state(current_context(), optimizer, root);
-}
 
 void save_checkpoint(const Group& group, const std::string& path, const torch::nn::Module& module,
                      const Optimizer& optimizer, std::int64_t number) {
@@ -122,10 +119,6 @@ void save_checkpoint(const Group& group, const std::string& path, const torch::n
     write_file(path, archive);
     return std::string();
   });
-}
-void save_checkpoint(const std::string& path, const torch::nn::Module& module, const Optimizer& optimizer,
-                     std::int64_t number) {
-  save_checkpoint(current_context(), path, module, optimizer, number);
 }
 
 std::int64_t load_checkpoint(const Group& group, const std::string& path, torch::nn::Module& module,
@@ -145,9 +138,6 @@ std::int64_t load_checkpoint(const Group& group, const std::string& path, torch:
   broadcast_parameters(group, module, 0);
   broadcast_optimizer_state(group, optimizer, 0);
   return std::stoll(number);
-}
-std::int64_t load_checkpoint(const std::string& path, torch::nn::Module& module, Optimizer& optimizer) {
-  return load_checkpoint(current_context(), path, module, optimizer);
 }
 
 }  // namespace kolo::libtorch

@@ -61,10 +61,6 @@ double sum_of_squares(const TensorView& view) {
 
 }  // namespace
 
-void broadcast_parameters(Span<const Parameter> parameters, int root) {
-  broadcast_parameters(current_context(), parameters, root);
-}
-
 void broadcast_parameters(const Group& group, Span<const Parameter> parameters, int root) {
   std::vector<NamedView> values;
   for (const Parameter& parameter : parameters) {

@@ -3,7 +3,9 @@
 // Collectives as values: prepared ones, groups of them, and what is refused.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@ namespace {
 using kolo::Call;
 using kolo::ErrorCode;
 using kolo::ReduceOp;
+using kolo::Span;
 using kolo::testing::sentence_of;
 
 /// Ranks, and ranks per (virtual) node.
@@ -113,6 +116,133 @@ TEST_P(Calls, APreparedOneWhoseHandleIsKept) {
       kept.back().wait();
       for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], static_cast<int>(i / 3));
     }
+  });
+}
+
+/// Each collective as a value, by a name and without one, waited for and not.
+TEST_P(Calls, AreRunAndStarted) {
+  run([] {
+    const int ranks = kolo::size();
+    const auto expect_all = [&](const std::vector<int>& got) {
+      for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(got[static_cast<std::size_t>(rank)], rank);
+    };
+    for (const std::optional<std::string_view> name : {std::optional<std::string_view>("x"), {}}) {
+      for (int call = 0; call < 3; ++call) {
+        int one = kolo::rank();
+        const Call sum = Call::allreduce(kolo::view(&one, 1));
+        kolo::run(kolo::world(), name, sum);
+        EXPECT_EQ(one, ranks * (ranks - 1) / 2);
+        one = kolo::rank();
+        kolo::start(kolo::world(), name, sum).wait();
+        EXPECT_EQ(one, ranks * (ranks - 1) / 2);
+
+        const int mine = kolo::rank();
+        const Call gather = Call::allgather(kolo::const_view(&mine, 1));
+        kolo::CallResult result;
+        kolo::run(kolo::world(), name, gather, &result);
+        const auto all = result.output.as<int>();
+        expect_all({all.begin(), all.end()});
+        kolo::Future<kolo::Tensor> future(kolo::start(kolo::world(), name, gather));
+        const kolo::Tensor later = future.get();
+        expect_all({later.as<int>().begin(), later.as<int>().end()});
+
+        const std::vector<int> to_each(static_cast<std::size_t>(ranks), mine);
+        kolo::run(kolo::world(), name, Call::alltoall(kolo::const_view(to_each)), &result);
+        expect_all({result.output.as<int>().begin(), result.output.as<int>().end()});
+        EXPECT_EQ(result.received_splits, std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 1));
+        kolo::run(kolo::world(), name, Call::barrier());
+      }
+    }
+  });
+}
+
+/// A call that its name, or its place in the order, meant before is quicker. It is not taken for another one.
+TEST_P(Calls, ThatAreAlikeButForOneThing) {
+  run([] {
+    const int ranks = kolo::size();
+    const int last = ranks - 1;
+    float x = 0, y = 0;
+    const auto check = [&](const Call& call, float wanted) {
+      for (const std::optional<std::string_view> name : {std::optional<std::string_view>("x"), {}}) {
+        for (int again = 0; again < 2; ++again) {
+          x = y = static_cast<float>(kolo::rank() + 1);
+          kolo::run(kolo::world(), name, call);
+          EXPECT_EQ(x, wanted);
+          x = y = static_cast<float>(kolo::rank() + 1);
+          kolo::start(kolo::world(), name, call).wait();
+          EXPECT_EQ(x, wanted);
+        }
+      }
+    };
+    const auto view = kolo::view(&x, 1);
+    const auto input = kolo::const_view(&y, 1);
+    const float sum = static_cast<float>(ranks * (ranks + 1)) / 2;
+    const auto mine = [](float of_root, int root) {
+      return kolo::rank() == root ? of_root : static_cast<float>(kolo::rank() + 1);
+    };
+    check(Call::allreduce(view), sum);
+    check(Call::allreduce(view, ReduceOp::max), static_cast<float>(ranks));
+    check(Call::allreduce(view, kolo::AllreduceOptions{}.with_prescale(2)), 2 * sum);
+    check(Call::allreduce(view, kolo::AllreduceOptions{}.with_postscale(4)), 4 * sum);
+    check(Call::allreduce(view, kolo::AllreduceOptions{}.with_priority(3)), sum);
+    check(Call::allreduce_into(input, view), sum);
+    check(Call::reduce(view, 0), mine(sum, 0));
+    check(Call::reduce(view, last), mine(sum, last));
+    check(Call::reduce_into(input, view, last), mine(sum, last));
+    check(Call::broadcast(view, 0), 1);
+    check(Call::broadcast(view, last), static_cast<float>(ranks));
+    check(Call::broadcast_into(input, view, last), static_cast<float>(ranks));
+    check(Call::allreduce(view), sum);
+  });
+}
+
+TEST_P(Calls, BarriersArePrepared) {
+  run([] {
+    kolo::Prepared barrier = kolo::prepare("b", Call::barrier());
+    for (int call = 0; call < 3; ++call) barrier.start().wait();
+    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());
+  });
+}
+
+TEST_P(Calls, AGroupedAllreduceNeedsNoName) {
+  run([] {
+    std::vector<float> x(3, 1), y(5, 2);
+    const std::vector<kolo::NamedView> members{{"x", kolo::view(x)}, {"y", kolo::view(y)}};
+    const auto ranks = static_cast<float>(kolo::size());
+    kolo::run(kolo::world(), std::nullopt, Call::grouped_allreduce(members));
+    kolo::start(kolo::world(), std::nullopt, Call::grouped_allreduce(members)).wait();
+    EXPECT_EQ(x, std::vector<float>(3, ranks * ranks));
+    EXPECT_EQ(y, std::vector<float>(5, 2 * ranks * ranks));
+  });
+}
+
+TEST(CallErrors, OfNamesAndResults) {
+  kolo::run_local(2, [] {
+    std::vector<float> x(6, 1), y(6, 2);
+    const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
+    const std::string no_name = "this call needs a name: give every tensor one of its own, the same on all ranks";
+    const Call sum = Call::allreduce(kolo::view(x));
+    const Call gather = Call::allgather(kolo::const_view(x));
+    EXPECT_EQ(refused([&] { kolo::run(kolo::world(), "", sum); }), no_name);
+    EXPECT_EQ(refused([&] { (void)kolo::start(kolo::world(), "", gather); }), no_name);
+    EXPECT_EQ(refused([&] { kolo::run(kolo::world(), std::nullopt, Call::grouped(Span<const Call>(&sum, 1))); }),
+              no_name);
+    EXPECT_EQ(refused([&] { (void)kolo::prepare("g", gather); }),
+              "allgather of \"g\": it owns its result, which a prepared request cannot; use the call with _into, and "
+              "give the output");
+    EXPECT_EQ(refused([&] {
+                kolo::grouped("g", {gather, gather});
+              }),
+              "grouped call \"g\": call 0 owns its result; use the call with _into, and give the output");
+    for (const Call& other : {Call::barrier(), Call::grouped(Span<const Call>(&sum, 1))}) {
+      EXPECT_EQ(
+          refused([&] {
+            kolo::grouped("g", {Call::allreduce(kolo::view(y)), other});
+          }),
+          "grouped call \"g\": call 1 is a barrier or a grouped call itself; only calls with tensors of their own "
+          "are grouped");
+    }
+    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
   });
 }
 
