@@ -6,7 +6,7 @@
 //
 // Both work on float32 and float64 parameters in CPU memory, in the parameter's own type: hyperparameters are computed
 // in double and rounded to it once, as PyTorch does. State has the type and shape of its parameter and is allocated,
-// zeroed, at construction. Parameters without gradient are left alone. One thread at a time; an optimizer must not
+// zeroed, at construction. Parameters without gradient are not changed. One thread at a time; an optimizer must not
 // outlive the memory that its parameters view. Move-only.
 #ifndef KOLO_OPTIMIZERS_HPP
 #define KOLO_OPTIMIZERS_HPP
