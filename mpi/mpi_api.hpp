@@ -80,7 +80,7 @@ class Communicator {
   int size_ = 1;
 };
 
-/// Who sent a message, and how long it is.
+/// The sender and the length of a message.
 struct Origin {
   int rank = 0;
   std::size_t bytes = 0;

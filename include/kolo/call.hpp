@@ -248,7 +248,7 @@ class KOLO_API Prepared {
 };
 
 /// Checks the call and claims the name, once, for a request that is started often. The request meets calls of the same
-/// name on the other ranks, prepared or not. Local: waits for nobody. Throws `Error` as the call would
+/// name on the other ranks, prepared or not. Local: does not wait for other ranks. Throws `Error` as the call would
 /// (invalid_argument, unsupported, duplicate_name: the name is in flight, or belongs to another prepared request), and
 /// invalid_argument for a call that owns its result. From any thread.
 [[nodiscard]] KOLO_API Prepared prepare(const Group& group, std::string_view name, const Call& call);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// The collectives. What holds for all of them:
+/// The collectives. Rules for all of them:
 ///
 /// - Every rank makes the same calls on the same names, with the same dtype, shape, op, scales and root, in any order
 ///   and from any threads. If ranks disagree, the operation fails on every rank (`Error` mismatch). The job goes on.

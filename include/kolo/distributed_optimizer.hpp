@@ -122,12 +122,12 @@ void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*gi
 /// `zero_grad()`. After the reduction all ranks hold bitwise the same gradients, so a deterministic optimizer keeps the
 /// parameters equal.
 ///
-/// What is computed, with op average. Without samples: the mean over ranks and micro-steps, each counted alike. With
-/// samples (`begin_micro_step(samples)` before every backward pass, or `step(samples)`): the sum of samples x gradient
-/// over all ranks and micro-steps, divided by the sum of samples; that is the gradient of the mean loss over all rows
-/// of the step, if every backward pass adds that of the mean over its own rows, however uneven. The order of the
-/// arithmetic: with n samples in a micro-step, c in the last one before it that had any, N in the whole step, size
-/// ranks that have not joined,
+/// The result, with op average. Without samples it is the mean over ranks and micro-steps. With samples
+/// (`begin_micro_step(samples)` before every backward pass, or `step(samples)`) it is the sum of samples x gradient
+/// over all ranks and micro-steps, divided by the sum of samples. If every backward pass adds the gradient of the mean
+/// loss over its own rows, that is the gradient of the mean loss over all rows of the step. The order of the
+/// arithmetic, with n samples in a micro-step, c samples in the last micro-step before it that had any, N in the whole
+/// step, and `size` ranks that have not joined:
 ///
 ///     memory = memory x (c / n)                            before the micro-step, unless c = n
 ///     memory = memory + gradient                           the backward pass

@@ -24,7 +24,7 @@
 /// pass, to divide. On a GPU a tensor must lie at the same place of the same arena on every rank, or on every rank
 /// outside the arenas that all ranks of the all-reduce have made. Allocate in the same order everywhere; otherwise the
 /// all-reduce fails on every rank (mismatch), as with shapes that differ. Booleans, tensors with a prescale, and
-/// everything with KOLO_GPU_BACKEND=staged, go through fusion buffers as ever.
+/// everything with KOLO_GPU_BACKEND=staged, go through fusion buffers as in other memory.
 #ifndef KOLO_GRADIENT_ARENA_HPP
 #define KOLO_GRADIENT_ARENA_HPP
 

@@ -147,7 +147,7 @@ template <>
 class KOLO_API Future<Tensor> : public Handle {
  public:
   using Handle::Handle;
-  /// Of a started call (call.hpp) that owns such a result.
+  /// For a started call (call.hpp) that owns such a result.
   explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
   /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
   [[nodiscard]] Tensor get();
@@ -167,7 +167,7 @@ template <>
 class KOLO_API Future<AlltoallResult> : public Handle {
  public:
   using Handle::Handle;
-  /// Of a started call (call.hpp) that owns such a result.
+  /// For a started call (call.hpp) that owns such a result.
   explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
   /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
   [[nodiscard]] AlltoallResult get();

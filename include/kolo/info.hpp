@@ -17,7 +17,7 @@ namespace kolo {
 /// "0.2.0".
 [[nodiscard]] KOLO_API const char* version() noexcept;
 
-/// What this library was built with; empty strings for what was left out.
+/// The libraries and compiler of this build; an empty string for a part that was left out.
 struct BuildInfo {
   std::string version;
   std::string compiler;  ///< "GCC 12.2.0"

@@ -110,7 +110,7 @@ constexpr DType dtype_of() {
   }
 }
 
-/// What a reduction computes. For booleans these are the logical operations: `sum`, `max` and `bit_or` are "or";
+/// The operation of a reduction. For booleans these are the logical operations: `sum`, `max` and `bit_or` are "or";
 /// `product`, `min` and `bit_and` are "and"; `bit_xor` is "exclusive or". Any byte but 0 is true; results are 0 or 1.
 enum class ReduceOp : std::uint8_t {
   sum = 0,
@@ -209,7 +209,7 @@ inline constexpr bool spans<Container, T, std::void_t<std::remove_pointer_t<Data
     (std::is_const_v<T> || !owns_elements<Container>);
 }  // namespace detail
 
-/// A contiguous sequence that somebody else owns (C++17 has no std::span).
+/// A view of a contiguous sequence; it owns nothing (C++17 has no std::span).
 template <class T>
 class Span {
  public:

@@ -24,7 +24,7 @@ namespace {
 // digests first, and lists only if digests differ.
 using Digest = std::array<std::uint64_t, 3>;
 
-// What a rank gave.
+// One rank's list.
 struct List {
   std::int32_t rank;
   std::vector<std::string> entries;

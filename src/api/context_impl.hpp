@@ -18,7 +18,7 @@
 
 namespace kolo::detail {
 
-/// What a call needs from its group.
+/// The parts of a group that a call needs.
 struct GroupParts {
   engine::Engine& engine;
   engine::SetState& set;

@@ -91,7 +91,7 @@ class Prepared::Impl {
   const Device device_;
   const std::vector<Stream> streams_;
   engine::Entry& entry_;
-  std::shared_ptr<detail::HandleState> operation_;  // reused while nobody else holds it
+  std::shared_ptr<detail::HandleState> operation_;  // reused if no handle holds it
 };
 
 Prepared::Prepared() noexcept = default;

@@ -42,7 +42,7 @@ class Poller {
   /// milliseconds. May return early with nothing (a signal came, or the timeout was longer than 24 days), so callers
   /// loop over their own deadline.
   void wait(std::optional<std::chrono::nanoseconds> timeout, std::vector<Event>& events);
-  /// What is ready now, without sleeping.
+  /// Replaces `events` by what is ready now, without sleeping.
   void poll(std::vector<Event>& events) { wait(std::chrono::nanoseconds(0), events); }
 
  private:

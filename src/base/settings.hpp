@@ -25,12 +25,12 @@ enum class SettingSource : std::uint8_t { default_value, alias, environment, opt
 /// "default", "alias", "environment", "option", "rank 0".
 std::string_view to_string(SettingSource source) noexcept;
 
-/// What reduces tensors that lie on a GPU.
+/// The backend that reduces tensors on a GPU.
 enum class GpuBackend : std::uint8_t { nccl, staged };
 /// "nccl", "staged".
 std::string_view to_string(GpuBackend backend) noexcept;
 
-/// What carries data between nodes.
+/// The transport of data between nodes. A new transport gets a value here.
 enum class Transport : std::uint8_t { automatic, ucx, mpi };
 /// "auto", "ucx", "mpi".
 std::string_view to_string(Transport transport) noexcept;
@@ -119,7 +119,7 @@ struct SettingReport {
   std::string name;           ///< KOLO_FUSION_THRESHOLD
   std::string type;           ///< "seconds", "bytes", "integer", "boolean", "text", "one of"
   std::string value;          ///< as the variable would spell it: "16M"
-  std::string default_value;  ///< likewise
+  std::string default_value;  ///< the default, spelled in the same way
   std::string range;          ///< "0 .. 1T"; empty for text
   std::string alias;          ///< Horovod's name, or empty
   SettingSource source = SettingSource::default_value;

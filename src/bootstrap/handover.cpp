@@ -32,7 +32,8 @@ struct Watched {
 
 Watched watch(int local_rank, shm::LocalSocket socket) {
   base::UniqueFd process;
-  // A child of the peer may keep a copy of its socket open, which hides the peer's end. So its process is watched, too.
+  // A child of the peer may keep a copy of its socket open, which hides the peer's end. Its process is therefore
+  // watched, too.
   const shm::Peer peer = socket.peer();
   if (peer.pid > 0) process.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   return {local_rank, std::move(socket), std::move(process)};
@@ -86,7 +87,7 @@ class ProcessNodeLink final : public transport::NodeLink {
   std::vector<Watched> watched_;       // on the leader: all others; on the others: the leader
 };
 
-/// What a rank opens before other ranks wait for it.
+/// The descriptors that a rank opens before other ranks wait for it.
 struct NodeParts {
   NodeParts(const core::Topology& topology, std::size_t bytes) {
     const auto ranks = static_cast<std::size_t>(topology.local_size());

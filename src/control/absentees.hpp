@@ -101,7 +101,7 @@ class AbsentCallers {
     const auto found = calls_.find(rank);
     return found != calls_.end() && found->second < call;
   }
-  /// To how many calls from this one on (from 1 to `most`) the same ranks contribute.
+  /// The number of calls from this one on (from 1 to `most`) to which the same ranks contribute.
   [[nodiscard]] std::uint64_t alike(core::Round call, std::uint64_t most) const {
     for (const auto& [rank, calls] : calls_) {
       if (calls >= call) most = std::min(most, calls - call + 1);

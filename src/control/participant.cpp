@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Why a slot needs no round in a batch entry: a name is in flight at most once on every rank, and round k of it is
-// consumed (run or failed) by the log at one place for everybody. An entry that names an id therefore means the
+// consumed (run or failed) by the log at one place for all ranks. An entry that names an id therefore means the
 // submission that this rank has in flight.
 //
 // Eviction. The entry ends the id's meaning. A submission in flight was made under that meaning and has not been

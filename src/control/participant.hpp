@@ -50,8 +50,8 @@ namespace kolo::control {
 
 using SlotId = std::uint32_t;
 
-/// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `left` must
-/// not overtake anything, because the log ends when all ranks have left.
+/// Messages and counts to publish, in this order. Messages and counts may overtake each other on their way to the
+/// leader; `left` must not overtake anything, because the log ends when all ranks have left.
 struct Outbox {
   std::vector<UpMessage> messages;
   std::vector<std::pair<core::TensorId, CountWord>> counts;

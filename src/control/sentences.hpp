@@ -18,7 +18,7 @@ std::string spell_seconds(double seconds);
 
 /// `the group of ranks 0 and 2`, `group "pair" of ranks 0 and 2`. The members ascend.
 std::string group_of(const std::string& name, const std::vector<std::int32_t>& members);
-/// What `group_of` says of a set; nothing for the world's, and for one that is not known any more.
+/// Gives the text of `group_of` for a set; empty for the world, and for a set that is not known any more.
 using GroupOf = std::function<std::string(core::SetId)>;
 
 /// `tensor "layer1.weight"`, `unnamed call number 17` (for kSequence), each followed by ` of ` and the group unless
@@ -43,7 +43,7 @@ struct Opinion {
 /// not name the group; unless that is empty it comes behind the collective: `tensor "x" of allreduce in the group ...`.
 std::string disagreement(const std::string& subject, const std::string& group, const std::vector<Opinion>& opinions);
 
-/// What is known of a wait when its deadline has passed. Ranks ascend.
+/// The state of a wait whose deadline has passed. Ranks ascend.
 struct Wait {
   double waited_s = 0;
   std::vector<std::int32_t> silent;  ///< members that have not answered and are to be named

@@ -24,7 +24,7 @@ namespace kolo::control {
 
 /// Members that every round touches come first, so that many small tensors share cache lines.
 struct Tensor {
-  // What it means; more below.
+  // The meaning of the id; more below.
   bool used = false;
   bool reserved = false;
   std::uint16_t generation = 0;  ///< kept while the id is free: the next meaning gets another

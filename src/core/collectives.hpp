@@ -18,7 +18,7 @@ enum class CollectiveKind : std::uint8_t {
   allgather = 1,
   broadcast = 2,
   barrier = 3,
-  alltoall = 4,         ///< the same number of rows to everyone
+  alltoall = 4,         ///< the same number of rows to every rank
   alltoall_splits = 5,  ///< the numbers of rows that each rank's splits give
   reduce_scatter = 6,
   add_process_set = 7,  ///< `Signature::ranks` are the members, in the set's order

@@ -86,8 +86,8 @@ struct Signature {
 
 /// "allreduce of float32 [3, 4], op sum": for messages.
 std::string describe(const Signature& signature);
-/// What two signatures may differ in, in the order of the check: if ranks disagree about the kind, the error does not
-/// mention shapes.
+/// The aspects in which two signatures may differ, in the order of the check: if ranks disagree about the kind, the
+/// error does not mention shapes.
 enum class Aspect : std::uint8_t {
   kind,
   op,
@@ -118,7 +118,7 @@ std::optional<Difference> first_difference(const Signature& a, const Signature& 
 std::string describe(const Difference& difference);
 /// The value of that aspect in one signature: "[3, 4]", "float32", "average". "none" when it has no such tensor.
 std::string describe_value(const Signature& signature, const Difference& difference);
-/// What differs between two signatures, in words: "shape [3, 4] against [4, 3]". Empty when they are equal.
+/// A text of the difference of two signatures: "shape [3, 4] against [4, 3]". Empty when they are equal.
 std::string describe_difference(const Signature& a, const Signature& b);
 
 /// "rank 3", "ranks 0 and 2-5 and 9": ascending numbers with runs of three or more closed up. "no rank" for none.

@@ -34,7 +34,7 @@ class Connection {
       : fd_(std::move(fd)), session_(std::move(session)), reader_(longest) {}
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// What to wait for, as poll(2) calls it.
+  /// The events to wait for, as poll(2) names them.
   [[nodiscard]] short events() const noexcept;
   /// Empty while the connection is open; then the reason: "Connection reset by peer (errno 104)", "it was closed".
   /// Frames that arrived before can still be taken.

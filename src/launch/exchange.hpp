@@ -8,7 +8,7 @@
 //
 //   rank r -> rank 0   contribution   this rank's bytes for step k
 //   rank 0 -> rank r   waiting        rank 0 is in step k itself
-//   rank 0 -> rank r   result         everybody's bytes for step k
+//   rank 0 -> rank r   result all ranks' bytes for step k
 //   rank 0 -> rank r   failure        why the start has failed; the connection is closed behind it
 //
 // Waiting. In a step every rank waits for rank 0's frame, and rank 0 for all others'. Rank 0 serves the connections

@@ -7,7 +7,7 @@
 // Two parts of the library use a transport. The data plane only sends and receives. The engine decides when to sleep,
 // in these steps:
 //
-//   announce that nobody drives     what peers publish from now on wakes this rank
+//   announce that no thread drives  what peers publish from now on wakes this rank
 //   look once more
 //   arm                             what the transport receives from now on makes its descriptor readable
 //   sleep in the poller             until then, or for `nap` where the transport has no descriptor

@@ -88,7 +88,7 @@ class Table {
     return static_cast<core::TensorId>(names_ids_.tensors.size());
   }
 
-  /// What an id means; null: nothing.
+  /// The meaning of an id; null: none.
   [[nodiscard]] const Tensor* find(core::TensorId id) const {
     const std::vector<Tensor>& tensors = ids_with(id).tensors;
     const std::size_t place = place_of(id);

@@ -42,7 +42,7 @@ struct Set {
   std::vector<std::int32_t> order;    ///< the same, in the set's order
   std::string words;                  ///< the group's text in messages; empty for the world
 
-  // What is ready, and its batches (batches.hpp).
+  // Ready requests, and their batches (batches.hpp).
   ReadyQueue queue;
   bool waits = false;  ///< whether it is in `ReadySets`; every set whose queue is not empty is
   std::uint64_t appended = 0;

@@ -25,7 +25,7 @@ std::vector<base::UniqueFd> collect(LocalListener& listener, int own, const Gath
   return collected;
 }
 
-/// What a rank opens before other ranks wait for it.
+/// The descriptors that a rank opens before other ranks wait for it.
 struct RegionParts {
   RegionParts(const core::Topology& topology, std::size_t bytes) : own(Segment::create(bytes)) {
     own.prefer_huge_pages();

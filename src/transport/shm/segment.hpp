@@ -14,7 +14,7 @@ namespace kolo::shm {
 /// Zeroed, page aligned, unmapped by the destructor. All makers throw Error(transport), naming the size.
 class Segment {
  public:
-  /// A new anonymous file of `bytes`, whose size nobody can change any more, mapped. Not inherited by fork or exec.
+  /// A new anonymous file of `bytes`, whose size cannot be changed any more, mapped. Not inherited by fork or exec.
   static Segment create(std::size_t bytes);
   /// The mapping of another process's file, which must have this size.
   static Segment map(base::UniqueFd file, std::size_t bytes);
