@@ -167,7 +167,7 @@ data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks, int
   return tuning;
 }
 
-/// Logs what was found and chosen, on one rank of the job.
+/// Logs what was found and chosen, on rank 0.
 void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, const std::string& carrier,
           bool reads_peers) {
   const core::Topology& topology = engine.topology();
@@ -288,7 +288,7 @@ class Assembly {
       const CpuDistance found = data::cpu::measure_cpu_distance(slots, kMostOfDistances);
       return std::string(found == CpuDistance::far ? "far" : found == CpuDistance::near ? "near" : "");
     });
-    int votes = 0;  // votes for "far"
+    int votes = 0;  // for "far", minus those for "near"
     for (const int rank : nodes[static_cast<std::size_t>(parts_.topology.node)]) {
       const std::string& one = said[static_cast<std::size_t>(rank)];
       votes += one == "far" ? 1 : one == "near" ? -1 : 0;
