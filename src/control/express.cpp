@@ -12,7 +12,7 @@
 namespace kolo::control {
 namespace {
 
-/// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a handful of words, and short.
+/// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a few words, and short.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
   hash = (hash ^ word) * 0xff51afd7ed558ccdU;
   return hash ^ (hash >> 33);
@@ -61,14 +61,14 @@ void Express::speak(Tag tag) noexcept {
   word_ = spoken(call_, tag);
   std::atomic<std::uint64_t>& at = line(local_rank_, call_).word;
   std::uint64_t before = at.load(std::memory_order_relaxed);
-  // Of an older call; or a peer has demoted this one.
+  // The word is of an older call, unless a peer has demoted this one.
   while (before != by_log(call_) && !at.compare_exchange_weak(before, word_, std::memory_order_acq_rel)) {
   }
 }
 
-/// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
-/// still copying from them, in the call before this one, asks for them once more. Not those of a long payload, which
-/// may be written past the cache.
+/// Fetches the lines of the next call from the peers' caches while this rank waits for their words. A peer that still
+/// copies from them, in the call before this one, fetches them once more. Long payloads are left out, because they may
+/// be written past the cache.
 void Express::expect(std::size_t bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
@@ -84,7 +84,7 @@ Express::Verdict Express::look() noexcept {
     std::uint64_t word = at.load(std::memory_order_acquire);
     if (word == word_) continue;
     const bool is_given = given(seen_).load(std::memory_order_acquire) >= call_;
-    if (is_given) word = at.load(std::memory_order_acquire);  // it may have spoken before
+    if (is_given) word = at.load(std::memory_order_acquire);  // it may have spoken before it gave the call
     if (is_given && word == word_) continue;
     if (is_given || word == by_log(call_)) return verdict_ = Verdict::by_log;
     // Another signature, or a word of long ago, which looks the same.
