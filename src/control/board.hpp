@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/settings.hpp"
 #include "control/byte_ring.hpp"
 #include "control/codec.hpp"
 #include "control/messages.hpp"
@@ -39,6 +40,9 @@ struct BoardShape {
   /// Bytes of shared memory that such a board needs; a multiple of 4096.
   [[nodiscard]] std::size_t bytes() const noexcept;
 };
+
+/// Under these settings, for a node of so many ranks.
+[[nodiscard]] BoardShape board_shape(const base::Settings& settings, int ranks);
 
 /// One local rank's access to the board, and the only one that rank has: it remembers messages that are half written or
 /// half read. Calls come from the driver of that rank's engine, except `asleep(rank)` which any thread may ask.

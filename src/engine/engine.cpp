@@ -14,7 +14,6 @@
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
-#include "base/round_up.hpp"
 #include "control/sentences.hpp"
 #include "data/kernels/float_mode.hpp"
 #include "engine/placements.hpp"
@@ -44,23 +43,12 @@ bool is_of_world_sequence(const control::UpMessage& message) noexcept {
 
 }  // namespace
 
-control::BoardShape board_shape(const base::Settings& settings, int local_size) {
-  constexpr std::size_t kLine = 64;  // the board wants whole cache lines
-  const auto ring = [](std::int64_t bytes) { return base::round_up(static_cast<std::size_t>(bytes), kLine); };
-  control::BoardShape shape;
-  shape.ranks = local_size;
-  shape.ids = static_cast<std::uint32_t>(settings.cache_capacity);
-  shape.message_ring_bytes = ring(settings.message_ring_bytes);
-  shape.log_ring_bytes = ring(settings.log_ring_bytes);
-  return shape;
-}
-
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
                        std::size_t rings) {
   NodeLayout layout;
   layout.ranks = topology.local_size();
   layout.blocks = static_cast<std::size_t>(settings.groups) + 1;
-  layout.board_bytes = board_shape(settings, topology.local_size()).bytes();
+  layout.board_bytes = control::board_shape(settings, topology.local_size()).bytes();
   if (settings.express_bytes > 0) {
     layout.express_bytes = control::Express::column_bytes(static_cast<std::size_t>(settings.express_bytes));
   }
@@ -77,7 +65,7 @@ Engine::Engine(EngineParts parts)
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)), errands_(*logger_),
       messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.peers),
                 static_cast<std::uint64_t>(settings_.direct_bytes), wait_policy_.pauses > 0, parts.to_peers, inter_),
-      board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
+      board_(link_->memory(), control::board_shape(settings_, topology_.local_size()), topology_.local_rank),
       driver_(board_, *link_), sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.make_plane),
                                                  std::move(parts.make_device_plane), parts.to_peers}),
       world_(sets_.world()),
@@ -86,7 +74,9 @@ Engine::Engine(EngineParts parts)
       open_({base::from_seconds(settings_.timeout_s), base::from_seconds(settings_.stall_warning_s)}),
       device_messages_(device_ ? &device_->copies() : nullptr) {
   if (topology_.is_leader()) {
-    leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
+    leader_ = std::make_unique<control::Leader>(
+        topology_, settings_, board_, [this](int local_rank) { link_->wake(local_rank); }, control_.get(),
+        [this](std::string record) { errands_.log(LogLevel::debug, std::move(record)); });
   }
   executor_.set_enqueued(
       [this](std::function<void(const Status&)> callback) { errands_.call(std::move(callback), Status()); });

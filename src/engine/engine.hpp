@@ -74,6 +74,7 @@
 #include "control/board.hpp"
 #include "control/control_channel.hpp"
 #include "control/express.hpp"
+#include "control/leader.hpp"
 #include "control/participant.hpp"
 #include "core/topology.hpp"
 #include "data/backend.hpp"
@@ -90,7 +91,6 @@
 #include "engine/express_data.hpp"
 #include "engine/failure.hpp"
 #include "engine/interest.hpp"
-#include "engine/leader.hpp"
 #include "engine/log_reading.hpp"
 #include "engine/message_operation.hpp"
 #include "engine/name_table.hpp"
@@ -128,8 +128,6 @@ struct EngineParts {
   bool has_barriers = false;                    ///< all ranks of the world take part in process barriers
 };
 
-/// The shape of a node's board under these settings.
-control::BoardShape board_shape(const base::Settings& settings, int local_size);
 /// How the node's memory is cut under these settings, for a world of this topology, whose data planes (`rings` of them)
 /// take `ring_bytes` of a column each.
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
@@ -435,7 +433,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- guarded by the driver's lock
   control::Participant participant_ KOLO_GUARDED_BY(driver_.mutex());
-  std::unique_ptr<Leader> leader_ KOLO_PT_GUARDED_BY(driver_.mutex());  ///< null: this rank is none
+  std::unique_ptr<control::Leader> leader_ KOLO_PT_GUARDED_BY(driver_.mutex());  ///< null: this rank is none
   Executor executor_ KOLO_GUARDED_BY(driver_.mutex());
   OpenOperations open_ KOLO_GUARDED_BY(driver_.mutex());
   DeviceMessages device_messages_ KOLO_GUARDED_BY(driver_.mutex());

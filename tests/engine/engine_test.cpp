@@ -123,7 +123,7 @@ class LoneEngine : public ::testing::Test {
     for (pauses_ = 0; pauses_ < kMostPauses && !HasFailure(); ++pauses_) {
       inter_ = std::make_shared<BellTransport>();
       const auto engine = make();
-      const control::Board board(link_->memory(), board_shape(engine->settings(), 1), 0);
+      const control::Board board(link_->memory(), control::board_shape(engine->settings(), 1), 0);
       OperationPtr first;
       OperationPtr awaited;
       std::atomic<bool> has_begun{false};
@@ -337,7 +337,7 @@ class EngineOfTwo : public ::testing::Test {
     parts.logger = std::make_shared<base::Logger>(LogLevel::off);
     parts.layout = node_layout(parts.settings, parts.topology, 0, 1);
     link_ = std::make_shared<LinkToLeader>(parts.layout.bytes());
-    leader_ = std::make_unique<control::Board>(link_->memory(), board_shape(parts.settings, 2), 0);
+    leader_ = std::make_unique<control::Board>(link_->memory(), control::board_shape(parts.settings, 2), 0);
     parts.link = link_;
     parts.make_plane = [](const PlaneSite&) {
       auto backend = std::make_unique<FailingBackend>();
