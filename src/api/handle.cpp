@@ -38,20 +38,20 @@ std::shared_ptr<engine::Engine> engine_of(const detail::HandleState& operation) 
 
 void wait_until(detail::HandleState& operation, std::optional<base::Time> until) {
   if (operation.done()) return;
-  if (const auto engine = engine_of(operation)) engine->wait(operation, until);
+  if (const auto engine = engine_of(operation)) engine->driving().wait(operation, until);
 }
 
-void note_interest(detail::HandleState& operation) {
+void note_awaited(detail::HandleState& operation) {
   if (operation.done()) return;
-  if (const auto engine = engine_of(operation)) engine->note_interest(operation);
+  if (const auto engine = engine_of(operation)) engine->submitter().note_awaited(operation);
 }
 
 /// Ends an operation whose memory the caller wants back. When other ranks will come for it nobody can say, so it ends
 /// together with this rank's part of the job, unless there are no other ranks.
 void end_open(engine::Engine& engine, detail::HandleState& operation, const std::string& reason) {
   const bool is_alone = engine.topology().size == 1 && operation.message == nullptr;
-  if (is_alone && !engine.in_callback()) return engine.wait(operation, std::nullopt);
-  engine.end_now(operation, reason);
+  if (is_alone && !engine.driving().in_callback()) return engine.driving().wait(operation, std::nullopt);
+  engine.driving().end_now(operation, reason);
 }
 
 /// Of a handle that an exception destroys.
@@ -59,7 +59,7 @@ void end_unwound(engine::Engine& engine, detail::HandleState& operation) {
   if (operation.message != nullptr) {
     return end_open(engine, operation, "an exception has destroyed the handle of this message");
   }
-  engine.await_if_deserted(operation);  // then this exception is only a consequence of that
+  engine.driving().await_if_deserted(operation);  // then this exception is only a consequence of that
   if (operation.done()) return;
   end_open(engine, operation,
            "it destroyed the handle of an open operation (" +
@@ -110,13 +110,13 @@ bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
 std::vector<int> Handle::late_ranks_ns(std::chrono::nanoseconds patience) const {
   static_cast<void>(state());
   const auto engine = state_->engine.lock();  // null: it is done, and its context gone
-  return engine ? engine->late_ranks(state_, base::after(base::now(), patience)) : std::vector<int>();
+  return engine ? engine->submitter().late_ranks(state_, base::after(base::now(), patience)) : std::vector<int>();
 }
 
 bool Handle::done() const {
   detail::HandleState& operation = state();
   if (operation.done()) return true;
-  note_interest(operation);
+  note_awaited(operation);
   return false;
 }
 
@@ -128,10 +128,10 @@ std::optional<Status> Handle::status() const {
 void Handle::on_done(std::function<void(const Status&)> callback) {
   if (!callback) throw Error(ErrorCode::invalid_argument, "on_done needs something to call");
   detail::HandleState& operation = state();
-  note_interest(operation);  // which may complete it: then nobody need be woken to call back
+  note_awaited(operation);  // which may complete it: then nobody need be woken to call back
   if (operation.add_callback(callback)) return;
   if (const auto engine = operation.engine.lock()) {
-    engine->call_back(std::move(callback), operation.outcome());
+    engine->driving().call_back(std::move(callback), operation.outcome());
   } else {
     engine::call_back(callback, operation.outcome(), base::Logger());  // its context is gone, and its log with it
   }
@@ -147,7 +147,7 @@ void wait_for_all(const std::vector<detail::HandleState*>& operations) {
     };
     for (end = at + 1; end < operations.size() && same(operations[end]);) ++end;
     if (const auto engine = operations[at]->engine.lock()) {  // else they are done
-      engine->wait_all(Span<detail::HandleState* const>(operations.data() + at, end - at), std::nullopt);
+      engine->driving().wait_all(Span<detail::HandleState* const>(operations.data() + at, end - at), std::nullopt);
     }
   }
   for (const detail::HandleState* operation : operations) {

@@ -48,7 +48,7 @@ class Prepared::Impl {
     if (!engine::try_reuse(operation_)) renew();
     if (entry_.signature != signature_) entry_.signature = signature_;
     if (!streams_.empty()) record();
-    engine_->submit(operation_, false);
+    engine_->submitter().submit(operation_, false);
     return Handle(operation_);
   }
 

@@ -89,16 +89,16 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
 std::shared_ptr<detail::HandleState> submit(engine::Engine& engine, Claim& claim,
                                             std::shared_ptr<detail::HandleState> operation, bool waits) {
   claim.submitted();
-  engine.submit(operation, waits);
+  engine.submitter().submit(operation, waits);
   return operation;
 }
 
 /// Waits for the operation of a blocking call, whose memory is the caller's, and throws what went wrong.
 void finish(engine::Engine& engine, detail::HandleState& operation, CallResult* result) {
   try {
-    engine.wait(operation, std::nullopt);
+    engine.driving().wait(operation, std::nullopt);
   } catch (...) {
-    engine.end_now(operation, "an exception ended a wait");
+    engine.driving().end_now(operation, "an exception ended a wait");
     throw;
   }
   if (operation.failed()) throw Error(operation.outcome());
@@ -120,17 +120,18 @@ std::shared_ptr<detail::HandleState> make_call(engine::Engine& engine, engine::S
 /// The turn of a blocking call without a name.
 class Turn {
  public:
-  Turn(engine::Engine& engine, engine::SetState& set) : engine_(engine), set_(set), turn_(engine.begin_call(set)) {}
+  Turn(engine::Engine& engine, engine::SetState& set)
+      : engine_(engine), set_(set), turn_(engine.submitter().begin_call(set)) {}
   ~Turn() {
-    if (!is_over_) engine_.end_call(set_, turn_, nullptr);
+    if (!is_over_) engine_.submitter().end_call(set_, turn_, nullptr);
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   /// Whether the call has avoided the log.
-  [[nodiscard]] bool express(const engine::ExpressCall& call) { return engine_.express(set_, turn_, call); }
+  [[nodiscard]] bool express(const engine::ExpressCall& call) { return engine_.submitter().express(set_, turn_, call); }
   void give_to_log(const std::shared_ptr<detail::HandleState>& operation) {
     is_over_ = true;
-    engine_.end_call(set_, turn_, operation);
+    engine_.submitter().end_call(set_, turn_, operation);
   }
 
  private:
@@ -243,7 +244,7 @@ engine::ExpressCall express_call(const Plain& plain) {
 
 void check_usable(engine::Engine& engine, bool waits) {
   engine.check_usable();
-  if (waits) engine.check_may_wait();
+  if (waits) engine.driving().check_may_wait();
 }
 
 /// Starts a call by its name. `waits`: the caller will wait for it at once.
@@ -293,7 +294,7 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
     settle_device(group, {}, request);
     operation = make_call(engine, set, std::move(request));
   }
-  engine.call(set, operation);
+  engine.submitter().call(set, operation);
   return operation;
 }
 

@@ -303,7 +303,7 @@ struct Participant::Impl {
   participant::PlannedParts plans{rank, slots, publisher, counters};
   participant::UnnamedCalls calls{rank, slots, left, publisher, counters};
   participant::Joins joins{rank, slots, left, publisher, plans, calls, counters};
-  bool interested = false;
+  bool awaiting = false;
   bool has_said_left = false;
 };
 
@@ -361,7 +361,7 @@ void Participant::end_step(SetId set) {
   impl_->publisher.count_steps(known, known.steps + 1);
 }
 
-void Participant::set_interested(bool interested) { impl_->interested = interested; }
+void Participant::set_awaiting(bool awaiting) { impl_->awaiting = awaiting; }
 
 void Participant::overdue(SlotId slot, double waited_s, bool deadline) {
   impl_->publisher.ask(impl_->slots[slot], waited_s, deadline);
@@ -398,7 +398,7 @@ void Participant::on_log(const LogEntry& entry, std::vector<Action>& actions) {
 }
 
 Outbox& Participant::outbox() noexcept {
-  if (impl_->interested && impl_->plans.has_unreported()) impl_->plans.report_interest();
+  if (impl_->awaiting && impl_->plans.has_unreported()) impl_->plans.report_interest();
   if (impl_->calls.has_news()) impl_->calls.speak_of_calls();
   return impl_->publisher.outbox();
 }

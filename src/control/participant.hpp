@@ -194,7 +194,7 @@ class Participant {
   /// Whether some thread of this rank is blocked on, or has asked about, an unfinished handle. While it is, a planned
   /// batch that this rank has submitted in part is reported by `Interest`, once in each such state. Looked at when
   /// the outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
-  void set_interested(bool interested);
+  void set_awaiting(bool awaiting);
   /// A slot's submission, in flight, has waited for `waited_s` seconds; a join, since the set's last batch.
   void overdue(SlotId slot, double waited_s, bool deadline);
   /// The program asks who has not submitted what this rank has waited for; `ReportStall` says so, if anybody has not.

@@ -74,7 +74,7 @@ void Driver::resume(State own) noexcept {
 }
 
 bool Driver::try_take() {
-  if (!mutex_.try_lock()) return false;
+  if (!lock_.try_lock()) return false;
   take();
   return true;
 }
@@ -82,7 +82,7 @@ bool Driver::try_take() {
 /// A driver that finds no reason to sleep would not let anybody in, were it not for `wanted_`.
 void Driver::wait_for_lock() {
   wanted_.fetch_add(1);
-  mutex_.lock();
+  lock_.lock();
   wanted_.fetch_sub(1);
 }
 
@@ -93,7 +93,7 @@ void Driver::take_over() {
 
 /// The analysis cannot follow a lock that is tried for in a loop.
 bool Driver::seek_lock(const std::function<bool()>& done) KOLO_NO_THREAD_SAFETY_ANALYSIS {
-  bool has = mutex_.try_lock();
+  bool has = lock_.try_lock();
   if (has) return true;
   // The background thread will leave the place. Another thread inside a call may keep it.
   const auto may_be_kept = [this] {
@@ -103,7 +103,7 @@ bool Driver::seek_lock(const std::function<bool()>& done) KOLO_NO_THREAD_SAFETY_
   seekers_.fetch_add(1);
   for (int turn = 0; !has && !done() && (turn < kTurnsBeforeSleep || !may_be_kept()); ++turn) {
     std::this_thread::yield();
-    has = mutex_.try_lock();
+    has = lock_.try_lock();
   }
   seekers_.fetch_sub(1);
   return has;
@@ -121,9 +121,9 @@ bool Driver::seek(const std::function<bool()>& done) {
 void Driver::give_way() {
   if (wanted_.load() == 0) return;
   const State own = state_.load(std::memory_order_relaxed);
-  mutex_.unlock();
+  lock_.unlock();
   while (wanted_.load() > 0) std::this_thread::yield();
-  mutex_.lock();
+  lock_.lock();
   resume(own);
 }
 
@@ -164,7 +164,7 @@ void Driver::let_go(const Rest& rest) noexcept {
   }
   move(naps_ ? State::napping : State::asleep);
   const bool rings = rest.ring || is_ending();  // this driver may have taken the ring of `end`
-  mutex_.unlock();
+  lock_.unlock();
   if (rings) ring();
 }
 
@@ -179,7 +179,7 @@ void Driver::nap(base::Time until) noexcept {
 // ---------------------------------------------------------------- the background thread
 
 void Driver::wake_up() {
-  mutex_.lock();
+  lock_.lock();
   naps_ = false;
   resume(State::background);
 }
@@ -211,7 +211,7 @@ const Driver::Events* Driver::leave_to_seekers() {
 }
 
 const Driver::Events& Driver::sleep_unlocked(std::optional<std::chrono::nanoseconds> timeout) {
-  mutex_.unlock();
+  lock_.unlock();
   Events events;
   poller_.wait(timeout, events);
   wake_up();

@@ -101,8 +101,8 @@ std::int64_t HandleState::bytes() const noexcept {
   return sum;
 }
 
-bool HandleState::mark_interest() noexcept {
-  return (state_.fetch_or(kMarked, std::memory_order_acq_rel) & (kMarked | kDone)) == 0;
+bool HandleState::mark_awaited() noexcept {
+  return (state_.fetch_or(kAwaited, std::memory_order_acq_rel) & (kAwaited | kDone)) == 0;
 }
 
 bool HandleState::sleep_until(std::optional<base::Time> until) {
@@ -173,8 +173,8 @@ bool HandleState::add_callback_when_enqueued(std::function<void(const Status&)>&
   return true;
 }
 
-std::vector<std::function<void(const Status&)>> HandleState::complete(const Status& status, bool& was_interesting) {
-  if (status.ok() && complete_unattended(was_interesting)) return {};
+std::vector<std::function<void(const Status&)>> HandleState::complete(const Status& status, bool& was_awaited) {
+  if (status.ok() && complete_unattended(was_awaited)) return {};
   unsigned news = kDone;
   if (!status.ok()) {
     outcome_ = status;
@@ -182,7 +182,7 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
   }
   const unsigned before = state_.fetch_or(news, std::memory_order_acq_rel);
   KOLO_CHECK((before & kDone) == 0) << "an operation completed twice";
-  was_interesting = (before & kMarked) != 0;
+  was_awaited = (before & kAwaited) != 0;
   std::vector<std::function<void(const Status&)>> callbacks;
   bool wakes = false;
   {

@@ -100,7 +100,7 @@ class HandleState {
   enum State : unsigned {
     kDone = 1,      ///< `outcome_` is written
     kFailed = 2,    ///< and is no success
-    kMarked = 4,    ///< somebody is interested
+    kAwaited = 4,   ///< somebody is interested
     kAttended = 8,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
     kSettled = 16,  ///< done, and who attended when it was has been seen to
   };
@@ -157,8 +157,8 @@ class HandleState {
   /// After `done`. `failed` is the quick way to ask for success.
   [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
   /// Says that somebody waits for this or asked about it: true the first time, while it is open.
-  bool mark_interest() noexcept;
-  [[nodiscard]] bool is_interesting() const noexcept { return (state_.load(std::memory_order_acquire) & kMarked) != 0; }
+  bool mark_awaited() noexcept;
+  [[nodiscard]] bool is_awaited() const noexcept { return (state_.load(std::memory_order_acquire) & kAwaited) != 0; }
   /// Sleeps until done or until the time has come; whether it is done.
   bool sleep_until(std::optional<base::Time> until);
   /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
@@ -177,17 +177,17 @@ class HandleState {
   std::vector<std::function<void(const Status&)>> set_enqueued(data::DeviceEventPtr event);
   /// The driver: the ranks of its set that had not submitted it, for who has asked.
   void note_late(std::vector<int> ranks);
-  /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
-  /// whether `mark_interest` had returned true.
-  std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_interesting);
+  /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_awaited` says
+  /// whether `mark_awaited` had returned true.
+  std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_awaited);
   /// The same of success where nobody has callbacks or sleeps, as most end: without a call. False: nothing was done.
-  [[nodiscard]] bool complete_unattended(bool& was_interesting) noexcept {
+  [[nodiscard]] bool complete_unattended(bool& was_awaited) noexcept {
     unsigned before = state_.load(std::memory_order_relaxed);
     do {
       if ((before & (kAttended | kDone)) != 0) return false;
     } while (!state_.compare_exchange_weak(before, before | kDone | kSettled, std::memory_order_acq_rel,
                                            std::memory_order_relaxed));
-    was_interesting = (before & kMarked) != 0;
+    was_awaited = (before & kAwaited) != 0;
     return true;
   }
   /// Makes a done operation ready for another submission. Nobody else holds it.

@@ -176,7 +176,7 @@ TEST_F(PlannedTest, RunsABatchByItsNumber) {
 TEST_F(PlannedTest, ReportsInterestInABatchThatItHasSubmittedInPart) {
   participant.submit(slots[1], signature);
   EXPECT_TRUE(take().messages.empty());
-  participant.set_interested(true);
+  participant.set_awaiting(true);
   Outbox out = take();
   ASSERT_EQ(out.messages.size(), 1U);
   const auto& interest = std::get<Interest>(out.messages[0]);
@@ -196,7 +196,7 @@ TEST_F(PlannedTest, ReportsInterestInABatchThatItHasSubmittedInPart) {
 }
 
 TEST_F(PlannedTest, ReportsNothingWhenItHasSubmittedAllOrNone) {
-  participant.set_interested(true);
+  participant.set_awaiting(true);
   EXPECT_TRUE(take().messages.empty());
   for (const SlotId slot : slots) participant.submit(slot, signature);
   EXPECT_TRUE(take().messages.empty());
@@ -207,7 +207,7 @@ TEST_F(ParticipantTest, CountsWhatIsInFlightWhenAPlanBegins) {
   known("b", 4, of_length(1));
   participant.submit(a, of_length(1));
   take();
-  participant.set_interested(true);
+  participant.set_awaiting(true);
   read(PlanDefined{0, 0, {{3, 4}}});
   EXPECT_EQ(std::get<Interest>(take().messages.at(0)).lacking, std::vector<core::TensorId>{4});
 }

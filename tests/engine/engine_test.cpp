@@ -103,14 +103,14 @@ class LoneEngine : public ::testing::Test {
     const OperationPtr operation = named(engine, "w", std::move(signature));
     auto* const data = reinterpret_cast<std::byte*>(&memory_);
     operation->buffers.push_back({data, data, 1});
-    engine.submit(operation, false);
+    engine.submitter().submit(operation, false);
     return operation;
   }
   OperationPtr submit_barrier(Engine& engine) {
     core::Signature signature;
     signature.kind = core::CollectiveKind::barrier;
     const OperationPtr operation = named(engine, "barrier", std::move(signature));
-    engine.submit(operation, false);
+    engine.submitter().submit(operation, false);
     return operation;
   }
 
@@ -173,7 +173,7 @@ TEST_F(LoneEngine, MakesAFatalErrorOfWhateverIsThrown) {
     const auto engine = make();
     backend_->fail = std::move(fail);
     const OperationPtr operation = submit(*engine);
-    engine->wait(*operation, std::nullopt);
+    engine->driving().wait(*operation, std::nullopt);
     EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
     EXPECT_EQ(engine->metrics().failures, 1U);
     EXPECT_THROW(engine->check_usable(), Error);
@@ -203,7 +203,7 @@ TEST_F(LoneEngine, TellsOfAFatalErrorBeforeItAbortsTheBackend) {
     free = asked.wait_for(std::chrono::seconds(10)) == std::future_status::ready && asked.get() == 0;
   };
   const OperationPtr operation = submit(*engine);
-  engine->wait(*operation, std::nullopt);
+  engine->driving().wait(*operation, std::nullopt);
   EXPECT_TRUE(heard);
   EXPECT_TRUE(free) << "and what is open has not failed before the backend was done";
   EXPECT_EQ(said.get(), operation->outcome().message());
@@ -242,8 +242,8 @@ TEST_F(LoneEngine, SleepsWhileBatchesEndAfterAFatalError) {
       return operation;
     });
     const OperationPtr operation = submit(*engine);
-    engine->wait(*operation, std::nullopt);
-    engine->wait(*barrier.get(), std::nullopt);
+    engine->driving().wait(*operation, std::nullopt);
+    engine->driving().wait(*barrier.get(), std::nullopt);
     EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
     engine->shutdown();
   }
@@ -261,7 +261,7 @@ TEST_F(LoneEngine, SleepsOnATransportAndHearsOfALostPeer) {
   while (transport->armed.load() == 0) std::this_thread::yield();
   transport->lost.store(true);
   transport->bell.signal();
-  engine->wait(*operation, std::nullopt);
+  engine->driving().wait(*operation, std::nullopt);
   EXPECT_EQ(operation->outcome().code(), ErrorCode::rank_lost);
   EXPECT_EQ(operation->outcome().message(), told("rank 0 was lost: its link is down."));
   engine->shutdown();
@@ -366,7 +366,7 @@ class EngineOfTwo : public ::testing::Test {
     auto operation = std::make_shared<Operation>();
     operation->entry = &engine_->world()->names.claim("barrier");
     operation->signature = std::make_shared<const core::Signature>(std::move(signature));
-    engine_->submit(operation, quiet);
+    engine_->submitter().submit(operation, quiet);
     return operation;
   }
 
@@ -375,7 +375,7 @@ class EngineOfTwo : public ::testing::Test {
     const auto lost = std::get<control::RankLost>(hear());
     say(control::Faulted{lost.code, lost.rank, control::rank_lost(lost)});
     link_->wake(1);
-    engine_->wait(operation, std::nullopt);
+    engine_->driving().wait(operation, std::nullopt);
     EXPECT_EQ(operation.outcome().code(), ErrorCode::transport);
     engine_->shutdown(kPatience);
     return operation.outcome().message();
@@ -455,7 +455,7 @@ TEST_F(EngineOfTwo, SaysWhatItSubmittedBeforeItSaysThatItLeaves) {
   say(control::Assigned{kId, 1, core::kGlobalSet, "barrier", *declared.variants.at(0).signature});
   say(control::BatchAppended{core::kGlobalSet, {kId}});
   link_->wake(1);
-  engine_->wait(*first, std::nullopt);
+  engine_->driving().wait(*first, std::nullopt);
   const OperationPtr second = submit_barrier(true);  // unheard: the thread that shuts down finds it
   auto left = std::async(std::launch::async, [&] { engine_->shutdown(kPatience); });
   control::UpMessage message = hear();

@@ -23,27 +23,27 @@ namespace base = kolo::base;
 TEST(Operation, CompletesOnceWithItsOutcome) {
   Operation operation;
   EXPECT_FALSE(operation.done());
-  bool was_interesting = true;
-  EXPECT_TRUE(operation.complete(Status(ErrorCode::timeout, "too late"), was_interesting).empty());
-  EXPECT_FALSE(was_interesting);
+  bool was_awaited = true;
+  EXPECT_TRUE(operation.complete(Status(ErrorCode::timeout, "too late"), was_awaited).empty());
+  EXPECT_FALSE(was_awaited);
   EXPECT_TRUE(operation.done());
   EXPECT_EQ(operation.outcome().code(), ErrorCode::timeout);
   EXPECT_EQ(operation.outcome().message(), "too late");
-  EXPECT_DEATH(static_cast<void>(operation.complete(Status(), was_interesting)), "an operation completed twice");
+  EXPECT_DEATH(static_cast<void>(operation.complete(Status(), was_awaited)), "an operation completed twice");
 }
 
 TEST(Operation, InterestIsCountedOnceAndOnlyWhileOpen) {
   Operation operation;
-  EXPECT_TRUE(operation.mark_interest());
-  EXPECT_FALSE(operation.mark_interest());
-  bool was_interesting = false;
-  static_cast<void>(operation.complete(Status(), was_interesting));
-  EXPECT_TRUE(was_interesting);
-  EXPECT_FALSE(operation.mark_interest());
+  EXPECT_TRUE(operation.mark_awaited());
+  EXPECT_FALSE(operation.mark_awaited());
+  bool was_awaited = false;
+  static_cast<void>(operation.complete(Status(), was_awaited));
+  EXPECT_TRUE(was_awaited);
+  EXPECT_FALSE(operation.mark_awaited());
   operation.reset();
   EXPECT_FALSE(operation.done());
   EXPECT_TRUE(operation.outcome().ok());
-  EXPECT_TRUE(operation.mark_interest());
+  EXPECT_TRUE(operation.mark_awaited());
 }
 
 TEST(Operation, CallbacksAreHandedOutInOrderAndNoneAfterwards) {
@@ -53,8 +53,8 @@ TEST(Operation, CallbacksAreHandedOutInOrderAndNoneAfterwards) {
     std::function<void(const Status&)> callback = [&called, i](const Status&) { called.push_back(i); };
     EXPECT_TRUE(operation.add_callback(callback));
   }
-  bool was_interesting = false;
-  for (auto& callback : operation.complete(Status(), was_interesting)) callback(operation.outcome());
+  bool was_awaited = false;
+  for (auto& callback : operation.complete(Status(), was_awaited)) callback(operation.outcome());
   EXPECT_EQ(called, (std::vector<int>{0, 1, 2}));
   std::function<void(const Status&)> late = [](const Status&) {};
   EXPECT_FALSE(operation.add_callback(late));
@@ -70,9 +70,9 @@ TEST(Operation, IsSettledOnceNobodyIsLeftToBeSeenTo) {
         EXPECT_TRUE(operation.add_callback(callback));
       }
       EXPECT_FALSE(operation.settled());
-      bool was_interesting = false;
+      bool was_awaited = false;
       const Status outcome = fails ? Status(ErrorCode::timeout, "too late") : Status();
-      EXPECT_EQ(operation.complete(outcome, was_interesting).size(), is_attended ? 1U : 0U);
+      EXPECT_EQ(operation.complete(outcome, was_awaited).size(), is_attended ? 1U : 0U);
       EXPECT_TRUE(operation.settled());
       callback = [](const Status&) {};
       EXPECT_FALSE(operation.add_callback(callback));
@@ -85,15 +85,15 @@ TEST(Operation, IsSettledOnceNobodyIsLeftToBeSeenTo) {
 
 TEST(Operation, CompletesWithoutACallWhereNobodyAttends) {
   Operation operation;
-  EXPECT_TRUE(operation.mark_interest());
-  bool was_interesting = false;
-  EXPECT_TRUE(operation.complete_unattended(was_interesting));
-  EXPECT_TRUE(was_interesting);
+  EXPECT_TRUE(operation.mark_awaited());
+  bool was_awaited = false;
+  EXPECT_TRUE(operation.complete_unattended(was_awaited));
+  EXPECT_TRUE(was_awaited);
   EXPECT_TRUE(operation.done() && operation.settled() && operation.outcome().ok());
   Operation attended;
   std::function<void(const Status&)> callback = [](const Status&) {};
   EXPECT_TRUE(attended.add_callback(callback));
-  EXPECT_FALSE(attended.complete_unattended(was_interesting));
+  EXPECT_FALSE(attended.complete_unattended(was_awaited));
   EXPECT_FALSE(attended.done());
 }
 
@@ -108,8 +108,8 @@ TEST(Operation, SleepersAreWoken) {
       awake.fetch_add(1);
     });
   }
-  bool was_interesting = false;
-  static_cast<void>(operation.complete(Status(), was_interesting));
+  bool was_awaited = false;
+  static_cast<void>(operation.complete(Status(), was_awaited));
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(awake.load(), 3);
   EXPECT_TRUE(operation.sleep_until(std::nullopt));

@@ -21,8 +21,8 @@ using kolo::engine::OperationPtr;
 using kolo::engine::Sequence;
 
 void end(Operation& operation, const Status& status = Status()) {
-  bool was_interesting = false;
-  static_cast<void>(operation.complete(status, was_interesting));
+  bool was_awaited = false;
+  static_cast<void>(operation.complete(status, was_awaited));
 }
 
 TEST(SequenceOfCalls, TakesWhatIsOverAgainInTheOrderOfTheCalls) {

@@ -512,11 +512,11 @@ class World {
   void run_program(int rank) {
     Rank& r = ranks_[index(rank)];
     r.blocked = false;
-    r.participant->set_interested(false);
+    r.participant->set_awaiting(false);
     for (std::size_t budget = 1 + draw(12); budget > 0 && r.at < r.program.size() && now_ >= r.busy_until; --budget) {
       if (!execute(rank, r.program[r.at])) {
         r.blocked = true;
-        r.participant->set_interested(true);
+        r.participant->set_awaiting(true);
         return;
       }
       ++r.at;
@@ -546,9 +546,9 @@ class World {
     case Op::Kind::wait_all:
       return r.unfinished == 0;
     case Op::Kind::poll:
-      r.participant->set_interested(true);
+      r.participant->set_awaiting(true);
       static_cast<void>(r.participant->outbox());
-      r.participant->set_interested(false);
+      r.participant->set_awaiting(false);
       return true;
     case Op::Kind::end_step:
       r.participant->end_step(set->second);

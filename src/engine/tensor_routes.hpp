@@ -14,7 +14,7 @@
 namespace kolo::engine {
 
 /// The driver's.
-class Placements {
+class TensorRoutes {
  public:
   /// `allreduce of "w", 4096 bytes: on the CPU, through slots, because it lies in no arena`: of those of the batch that
   /// are new. `layout` is the batch's, `backend` the one that runs it.

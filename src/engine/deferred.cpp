@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/errands.hpp"
+#include "engine/deferred.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -17,24 +17,24 @@ void call_back(const std::function<void(const Status&)>& callback, const Status&
   }
 }
 
-void Errands::run(Errand errand) noexcept {
+void Deferred::run(Call call) noexcept {
   {
     const base::MutexLock lock(mutex_);
     threads_.push_back(std::this_thread::get_id());
     running_.fetch_add(1);
   }
-  if (errand.callback) {
-    call_back(errand.callback, errand.status, logger_);
-    errand.callback = nullptr;
+  if (call.callback) {
+    call_back(call.callback, call.status, logger_);
+    call.callback = nullptr;
   } else {
-    logger_.write(errand.level, std::move(errand.record));
+    logger_.write(call.level, std::move(call.record));
   }
   const base::MutexLock lock(mutex_);
   threads_.erase(std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()));
   running_.fetch_sub(1);
 }
 
-bool Errands::is_here() {
+bool Deferred::is_here() {
   if (running_.load() == 0) return false;
   const base::MutexLock lock(mutex_);
   return std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()) != threads_.end();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the engine owes the program's own code: callbacks of on_done, and records for the log sink. Both may do anything
-// that a program may do: ask for metrics, destroy an arena, take a lock that a thread holds which waits for the engine.
-// So none of it runs, and nothing that a callback has captured is destroyed, while the driver's lock is held. A driver
-// collects errands under the lock and runs them, in order, after it has let go of it.
+// Calls of the program's own code: callbacks of on_done, and records for the log sink. Both may do anything that a
+// program may do: ask for metrics, destroy an arena, take a lock that a thread holds which waits for the engine. So none
+// of them runs, and nothing that a callback has captured is destroyed, while the driver's lock is held. A driver
+// collects them under the lock and runs them, in order, after it has let go of it.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,16 @@ namespace kolo::engine {
 void call_back(const std::function<void(const Status&)>& callback, const Status& status,
                const base::Logger& logger) noexcept;
 
-struct Errand {
-  std::function<void(const Status&)> callback;  ///< empty: a record for the log
-  Status status;
-  LogLevel level = LogLevel::off;
-  std::string record;
-};
-
-class Errands {
+class Deferred {
  public:
-  explicit Errands(const base::Logger& logger) noexcept : logger_(logger) {}
+  struct Call {
+    std::function<void(const Status&)> callback;  ///< empty: a record for the log
+    Status status;
+    LogLevel level = LogLevel::off;
+    std::string record;
+  };
+
+  explicit Deferred(const base::Logger& logger) noexcept : logger_(logger) {}
 
   // -- the driver, with its lock: collects
   void call(std::function<void(const Status&)> callback, const Status& status) {
@@ -44,18 +44,20 @@ class Errands {
   }
   /// Whatever the level: what a setting of its own asks for.
   void write(std::string record) { collected_.push_back({{}, {}, LogLevel::info, std::move(record)}); }
+  /// Whether a record of this level is wanted.
+  [[nodiscard]] bool logs(LogLevel level) const noexcept { return logger_.enabled(level); }
   [[nodiscard]] bool empty() const noexcept { return collected_.empty(); }
-  [[nodiscard]] std::vector<Errand> take() noexcept { return std::exchange(collected_, {}); }
+  [[nodiscard]] std::vector<Call> take() noexcept { return std::exchange(collected_, {}); }
 
   // -- any thread, without the lock: runs
   /// By value: what a callback has captured is destroyed here, too.
-  void run(Errand errand) noexcept;
+  void run(Call call) noexcept;
   /// Whether this thread runs one.
   [[nodiscard]] bool is_here();
 
  private:
   const base::Logger& logger_;
-  std::vector<Errand> collected_;
+  std::vector<Call> collected_;
   std::atomic<int> running_{0};
   base::Mutex mutex_;
   std::vector<std::thread::id> threads_ KOLO_GUARDED_BY(mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/placements.hpp"
+#include "engine/tensor_routes.hpp"
 
 #include <cstddef>
 
@@ -21,8 +21,8 @@ std::string name_of_tensor(const Operation& operation, std::size_t tensor) {
 
 }  // namespace
 
-std::vector<std::string> Placements::records_of(const Batch& batch, const data::Layout& layout,
-                                                data::Backend& backend) {
+std::vector<std::string> TensorRoutes::records_of(const Batch& batch, const data::Layout& layout,
+                                                  data::Backend& backend) {
   std::vector<std::string> records;
   if (batch.absence.is_own) return records;  // it has no tensors there
   for (std::size_t i = 0; i < layout.runs.size(); ++i) {
