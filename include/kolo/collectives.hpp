@@ -450,7 +450,7 @@ inline void gather_into(const Group& group, std::string_view name, ConstTensorVi
 /// @}
 
 /// @name scatter
-/// Rank `root`'s rows (of the first dimension), dealt out in the order of ranks: `splits` has the number of rows for
+/// Rank `root`'s rows (of the first dimension), divided in the order of ranks: `splits` has the number of rows for
 /// each rank, which together are all of them (0 is fine); without splits everyone gets the same number. `in` and
 /// `splits` count on the root, where they must be right (else: invalid_argument at the call). Other ranks may leave the
 /// input out (`std::nullopt`); what they give is not read. The type and the shape of a row agree everywhere; an output

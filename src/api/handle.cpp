@@ -174,23 +174,23 @@ namespace {
 /// The operation of a future that has been waited for, once.
 detail::HandleState& result_of(const Handle& handle) {
   detail::HandleState& operation = detail::HandleAccess::state(handle);
-  if (!operation.room.owns_result) {
+  if (!operation.outputs.first.owns_result) {
     throw Error(ErrorCode::invalid_argument, "the result of this operation has been taken already");
   }
-  operation.room.owns_result = false;
+  operation.outputs.first.owns_result = false;
   return operation;
 }
 }  // namespace
 
 Tensor Future<Tensor>::get() {
   wait();
-  return std::move(result_of(*this).room.result);
+  return std::move(result_of(*this).outputs.first.result);
 }
 
 AlltoallResult Future<AlltoallResult>::get() {
   wait();
   detail::HandleState& operation = result_of(*this);
-  return {std::move(operation.room.result), std::move(operation.received_splits)};
+  return {std::move(operation.outputs.first.result), std::move(operation.outputs.received)};
 }
 
 }  // namespace kolo

@@ -30,7 +30,7 @@ Future<int> join_async(const Group& group, const JoinOptions& options) { return 
 
 int Future<int>::get() {
   wait();
-  return detail::HandleAccess::state(*this).room.last;
+  return detail::HandleAccess::state(*this).outputs.first.last;
 }
 
 void end_step(const Group& group) {

@@ -29,10 +29,7 @@ struct Request {
   bool located = false;
   Device device = cpu();        ///< of all tensors; once located
   std::vector<Stream> streams;  ///< that have work to do on the tensors first; each once
-  detail::ResultRoom room;      ///< for what the ranks find out together, and what is known at the call to be ours
-  std::vector<detail::ResultRoom> more_rooms;  ///< of a grouped call's other tensors
-  engine::Splits splits;
-  std::vector<std::int64_t> received_splits;
+  detail::Outputs outputs;      ///< of which the ranks find out the size together, or that are known to be ours
 };
 
 /// Checks the call. `name`: empty for an unnamed call. Throws Error (invalid_argument, unsupported).

@@ -67,10 +67,7 @@ void fill(engine::Engine& engine, detail::HandleState& operation, Request& reque
   operation.ready = record(engine, request.device, request.streams);
   operation.buffers = std::move(request.buffers);
   operation.timeout = request.timeout;
-  operation.room = std::move(request.room);
-  operation.more_rooms = std::move(request.more_rooms);
-  operation.splits = std::move(request.splits);
-  operation.received_splits = std::move(request.received_splits);
+  operation.outputs = std::move(request.outputs);
 }
 
 /// All of a submission that may throw.
@@ -102,8 +99,8 @@ void finish(engine::Engine& engine, detail::HandleState& operation, CallResult* 
     throw;
   }
   if (operation.failed()) throw Error(operation.outcome());
-  if (result != nullptr && operation.room.owns_result)
-    *result = {std::move(operation.room.result), std::move(operation.received_splits)};
+  if (result != nullptr && operation.outputs.first.owns_result)
+    *result = {std::move(operation.outputs.first.result), std::move(operation.outputs.received)};
 }
 
 /// All of a call without a name that may throw. It comes before the call takes its number: a call that throws on one
@@ -162,11 +159,12 @@ bool run_by_express(Turn& turn, Request& request) {
     call.shape = signature.tensors.front().shape;
     call.buffer = request.buffers.front();
   }
-  call.splits = request.splits;
-  call.output_elements = request.room.output_elements;
+  call.splits = request.outputs.splits;
+  call.output_elements = request.outputs.first.output_elements;
   call.make_room = [&](const std::vector<std::int64_t>& parts) {
-    if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
-    return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
+    if (request.outputs.splits.empty())
+      return request.outputs.first.of_gather(call.kind, parts, call.dtype, call.buffer.output);
+    return request.outputs.first.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
   };
   return turn.express(call);
 }
@@ -327,8 +325,8 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   engine.check_usable();  // the wait for the turn may have been long
   if (!run_by_express(turn, request))
     return run_by_log(engine, turn, make_call(engine, set, std::move(request)), result);
-  if (result != nullptr && request.room.owns_result)
-    *result = {std::move(request.room.result), std::move(request.received_splits)};
+  if (result != nullptr && request.outputs.first.owns_result)
+    *result = {std::move(request.outputs.first.result), std::move(request.outputs.received)};
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct CollectiveTraits {
   bool rows_differ = false;  ///< each rank has a first dimension of its own: the signature has the shape of a row, and
                              ///< the output is asked for when all ranks' rows are known. Each tensor is a run, with a
                              ///< status and an end of its own
-  bool scatters_rows = false;  ///< the input's rows are dealt out to the ranks (data::RowsOf)
+  bool scatters_rows = false;  ///< the input's rows are divided among the ranks (data::RowsOf)
   bool fuses = false;          ///< several requests with the same options may run as one
   bool batches = false;        ///< several requests may be one batch, each tensor a run of its own
   bool in_arena = false;       ///< is done where the tensor lies, if that is an arena

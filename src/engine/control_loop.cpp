@@ -401,7 +401,7 @@ void ControlLoop::add_set(const control::SetMade& made) {
     engine_.device->add_set({made.set, topology.rank, topology.size, made.members, std::move(set.make_device_plane)});
   }
   engine_.sets.entries.forget(made.slot);
-  operation->room.set = std::move(set.state);
+  operation->outputs.first.set = std::move(set.state);
   engine_.open.complete(*operation, Status());
 }
 
@@ -411,7 +411,7 @@ void ControlLoop::end_join(const control::JoinDone& done) {
   if (done.status.ok()) {
     engine_.sets.resume(set, done.calls);
     const auto place = std::find(set.members.begin(), set.members.end(), done.last);
-    operation->room.last = static_cast<int>(place - set.members.begin());
+    operation->outputs.first.last = static_cast<int>(place - set.members.begin());
   }
   if (done.status.code() == ErrorCode::rank_lost) engine_.ending.note_desertion();
   engine_.open.complete(*operation, done.status);

@@ -21,41 +21,41 @@ void Deadlines::check(base::Time now) {
 }
 
 void Deadlines::check(Operation& operation, base::Time now) {
-  const base::Time warn_at = operation.submitted + engine_.open.patience.warn_after;
+  const base::Time warn_at = operation.waiting.since + engine_.open.patience.warn_after;
   const base::Duration patience = base::from_seconds(engine_.settings.latch_timeout_s);
-  const double waited = base::to_seconds(now - operation.submitted);
-  if (operation.overdue && now >= operation.latch_at) {
+  const double waited = base::to_seconds(now - operation.waiting.since);
+  if (operation.waiting.overdue && now >= operation.latch_at) {
     const bool is_group = !operation.joins && core::traits_of(operation.signature->kind).makes_set;
     const std::string why = control::unanswered(describe(operation), is_group, waited, describe_silence());
     engine_.ending.record(Status(ErrorCode::timeout, why));
     return;
   }
-  if (!operation.overdue && now >= operation.deadline) {
-    operation.overdue = true;
+  if (!operation.waiting.overdue && now >= operation.waiting.deadline) {
+    operation.waiting.overdue = true;
     operation.latch_at = now + patience;
     report_overdue(operation, now);
-  } else if (operation.overdue && !operation.reminded && now >= operation.latch_at - patience / 2) {
+  } else if (operation.waiting.overdue && !operation.waiting.reminded && now >= operation.latch_at - patience / 2) {
     // If the leader stops taking messages meanwhile, this one tells: describe_silence.
-    operation.reminded = true;
+    operation.waiting.reminded = true;
     report_overdue(operation, now);
-  } else if (now >= warn_at && !operation.warned) {
-    operation.warned = true;
+  } else if (now >= warn_at && !operation.waiting.warned) {
+    operation.waiting.warned = true;
     if (operation.entry->sequence != nullptr) {
       report_call(operation, waited, false);
     } else if (const auto slot = slot_of(operation)) {
       engine_.participant.overdue(*slot, waited, false);
     }
   }
-  base::Time due = operation.deadline;
-  if (operation.overdue) {
-    due = operation.reminded ? operation.latch_at : operation.latch_at - patience / 2;
+  base::Time due = operation.waiting.deadline;
+  if (operation.waiting.overdue) {
+    due = operation.waiting.reminded ? operation.latch_at : operation.latch_at - patience / 2;
   }
-  engine_.open.due_at(operation.warned ? due : std::min(due, warn_at));
+  engine_.open.due_at(operation.waiting.warned ? due : std::min(due, warn_at));
 }
 
 /// Its deadline has passed.
 void Deadlines::report_overdue(const Operation& operation, base::Time now) {
-  const double waited = base::to_seconds(now - operation.submitted);
+  const double waited = base::to_seconds(now - operation.waiting.since);
   if (operation.entry->sequence != nullptr) {
     report_call(operation, waited, true);
   } else if (const auto slot = slot_of(operation)) {
@@ -77,7 +77,7 @@ void Deadlines::report_call(const Operation& operation, double waited, bool dead
 void Deadlines::ask_who_is_late(Operation& operation, base::Time now) {
   if (operation.done()) return;
   // Submitted and asked about in one pass it has not waited at all, which would mean that a rank has left.
-  const double waited = std::max(base::to_seconds(now - operation.submitted), kLeastWait);
+  const double waited = std::max(base::to_seconds(now - operation.waiting.since), kLeastWait);
   const auto slot = operation.joins ? std::nullopt : slot_of(operation);
   if (operation.entry->sequence != nullptr && operation.is_waiting) {
     engine_.participant.ask_call(operation.entry->set, operation.call, operation.signature->kind, waited);
@@ -146,7 +146,7 @@ std::optional<control::Answer::Wait> Deadlines::oldest_wait() const {
   const Operation* oldest = nullptr;
   for (const Operation* operation : engine_.open) {
     if (!operation->is_awaited() || !is_negotiating(*operation)) continue;
-    if (oldest == nullptr || operation->submitted < oldest->submitted) oldest = operation;
+    if (oldest == nullptr || operation->waiting.since < oldest->waiting.since) oldest = operation;
   }
   if (oldest == nullptr) return std::nullopt;
   return wait_of(*oldest);

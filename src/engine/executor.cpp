@@ -142,7 +142,7 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
     run.elements = run.pieces.front().elements;
     run.splits = operation->splits_of(only.tensor);
     run.allocate = [operation, tensor = only.tensor](const std::vector<std::int64_t>& parts) {
-      return operation->make_room(tensor, parts);
+      return operation->allocate_output(tensor, parts);
     };
     if (batch.absence.is_own) run.allocate = [](const std::vector<std::int64_t>&) { return nullptr; };
     batch.member_of.resize(layout.runs.size());

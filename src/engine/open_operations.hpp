@@ -49,7 +49,7 @@ class OpenOperations {
   }
   /// Its deadline is counted from now, once more.
   void restart(Operation& operation, base::Time now) {
-    operation.overdue = operation.reminded = false;
+    operation.waiting.overdue = operation.waiting.reminded = false;
     count_from(operation, now);
   }
   /// So many submissions were found together, at least one.
@@ -70,9 +70,9 @@ class OpenOperations {
  private:
   void count_from(Operation& operation, base::Time now) {
     const base::Duration timeout = operation.timeout.value_or(patience.usual);
-    operation.submitted = now;
-    operation.deadline = base::after(now, timeout);
-    due_at(std::min(operation.deadline, base::after(now, patience.warn_after)));
+    operation.waiting.since = now;
+    operation.waiting.deadline = base::after(now, timeout);
+    due_at(std::min(operation.waiting.deadline, base::after(now, patience.warn_after)));
   }
 
   const Driver& driver_;

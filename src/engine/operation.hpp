@@ -50,39 +50,61 @@ using Splits = boost::container::small_vector<std::int64_t, 4>;
 
 namespace kolo::detail {
 
-/// What is known at a call of the place of its result, where the ranks find out its size together: how large a row is,
-/// and whose memory it is.
-struct RoomGiven {
+/// What is known at a call of an output whose size the ranks find out together: how large a row is, and whose memory it
+/// is.
+struct OutputPlan {
   Shape row;  ///< the shape without the first dimension
   std::int64_t row_bytes = 0;
-  bool owns_result = false;          ///< it goes into `result`; else into memory that the caller gave,
+  bool owns_result = false;          ///< it goes into `Output::result`; else into memory that the caller gave,
   std::int64_t output_elements = 0;  ///< which holds so much
-  bool is_wanted = true;             ///< false: the result is for other ranks, and this one has no room for it
+  bool is_wanted = true;             ///< false: the result is for other ranks, and this one gets none
   int rank = 0;                      ///< this one, in the set
   std::int64_t input_at = -1;        ///< where in its output the input of a gather lies, in bytes; -1: elsewhere
 };
 
-/// Of whose room it is, for sentences: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather`
-/// (unnamed).
-struct RoomOf {
+/// Whose output it is, for sentences: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather` (unnamed).
+struct OutputLabel {
   std::string_view name;
   std::optional<std::size_t> call;
 };
 
-/// Where the result of a call goes.
-struct ResultRoom : RoomGiven {
+/// Where the result for one tensor goes.
+struct Output : OutputPlan {
   Tensor result;                          ///< (of known size: made at the call)
   std::shared_ptr<engine::SetState> set;  ///< that was asked for
   int last = -1;                          ///< of a join: who joined last, as a rank of the set
   /// Of a gather to all or to a root: the output, given everybody's bytes; null where it is not wanted. `given` is the
   /// caller's memory. Throws Error, also where the input lies in the output, but not at its place.
   std::byte* of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given,
-                       const RoomOf& whose = {});
+                       const OutputLabel& whose = {});
   /// Of an all-to-all: the output, given the rows from each rank. Of a rooted kind they come from the root alone.
   std::byte* of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
-                         std::byte* given, const RoomOf& whose = {});
+                         std::byte* given, const OutputLabel& whose = {});
   /// Memory of our own for the result of `what`. Throws Error (out_of_memory).
   std::byte* make_result(DType dtype, const Shape& shape, const std::string& what);
+};
+
+/// Where the results of an operation go, and how many rows ranks give each other. Written by the driver before completion.
+struct Outputs {
+  Output first;
+  std::vector<Output> others;  ///< of a group's other tensors
+  /// Of alltoall and scatter: rows for each rank, one tensor's behind another's; empty: the same number for all.
+  engine::Splits splits;
+  std::vector<std::int64_t> received;  ///< rows from each rank, where there are splits
+};
+
+/// When an operation was submitted, and what has happened since because it waits (deadlines.hpp). The driver's.
+struct Waiting {
+  base::Time since{};  ///< the submission
+  base::Time deadline{};
+  bool warned = false;
+  bool overdue = false;   ///< the deadline has passed
+  bool reminded = false;  ///< the leader, of the deadline
+};
+
+struct Callbacks {
+  std::vector<std::function<void(const Status&)>> done;
+  std::vector<std::function<void(const Status&)>> enqueued;  ///< or done
 };
 
 /// Many small tensors are in flight at once, and what a submission touches of each must come through the cache. So what
@@ -108,14 +130,10 @@ class HandleState {
 
  public:
   // -- the driver's
-  bool warned = false;
-  bool overdue = false;     ///< its deadline has passed
-  bool reminded = false;    ///< the leader, of the deadline
   bool joins = false;       ///< a join: constant
   bool is_waiting = false;  ///< of a call without a name: for the log
   std::size_t open_index = 0;
-  base::Time submitted{};
-  base::Time deadline{};
+  Waiting waiting;
 
   // -- constant from the submission to completion
   engine::Buffers buffers;
@@ -123,22 +141,17 @@ class HandleState {
   core::Round call = 0;  ///< of a call without a name: its number; 0: it is made during a join, and fails. Of a join:
                          ///< the number of the last call before it
 
-  /// The driver's: when an unanswered deadline is latched here. Of an operation that is overdue.
+  /// The driver's: when an unanswered deadline is a fatal error here. Of an operation that is overdue.
   base::Time latch_at{};
 
   // -- constant from the submission to completion
   /// On a device: what the batch is held back behind.
   std::vector<data::DeviceEventPtr> ready;
 
-  ResultRoom room;                     ///< its result is written by the driver before completion
-  std::vector<ResultRoom> more_rooms;  ///< of a group's other tensors
-  // -- alltoall, scatter
-  /// Rows for each rank, one tensor's behind another's; empty: the same number for all.
-  engine::Splits splits;
+  Outputs outputs;
   [[nodiscard]] Span<const std::int64_t> splits_of(std::size_t tensor) const noexcept;
-  std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
   /// The output of a tensor where rows differ by rank, given what data::Run::allocate is given.
-  std::byte* make_room(std::size_t tensor, const std::vector<std::int64_t>& parts);
+  std::byte* allocate_output(std::size_t tensor, const std::vector<std::int64_t>& parts);
   // -- point to point
   p2p::Message* message = nullptr;              ///< of such an operation, which has neither entry nor signature
   DeviceKind message_device = DeviceKind::cpu;  ///< where its tensor lies
@@ -194,11 +207,6 @@ class HandleState {
   void reset() noexcept;
 
  private:
-  struct Callbacks {
-    std::vector<std::function<void(const Status&)>> done;
-    std::vector<std::function<void(const Status&)>> enqueued;  ///< or done
-  };
-
   Status outcome_;  // written before kDone, constant afterwards
   base::Mutex mutex_;
   base::ConditionVariable changed_;

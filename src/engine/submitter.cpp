@@ -110,7 +110,7 @@ SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const st
   driving_.push({Command::make_set, operation});
   driving_.wait(*operation, std::nullopt);
   if (operation->failed()) throw Error(operation->outcome());
-  return std::move(operation->room.set);
+  return std::move(operation->outputs.first.set);
 }
 
 void Submitter::drop_set(core::SetId set) {

@@ -52,7 +52,7 @@ class Submitter {
   /// which is a fatal error if peers know of it.
   void end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_log);
   /// This rank submits nothing more in the set until all members have joined: the operation's end, with the last of
-  /// them (`ResultRoom::last`). `counts`: averages are over it meanwhile. `waits`: the caller waits right away. Throws
+  /// them (`Output::last`). `counts`: averages are over it meanwhile. `waits`: the caller waits right away. Throws
   /// Error.
   [[nodiscard]] OperationPtr join(SetState& set, bool counts, std::optional<std::chrono::nanoseconds> timeout,
                                   bool waits);

@@ -121,28 +121,28 @@ kolo::engine::OperationPtr allgather(bool owns_result) {
   signature->kind = kolo::core::CollectiveKind::allgather;
   signature->tensors.push_back({DType::int32, Shape{3}});
   operation->signature = signature;
-  operation->room.row = Shape{3};
-  operation->room.row_bytes = 12;
-  operation->room.owns_result = owns_result;
+  operation->outputs.first.row = Shape{3};
+  operation->outputs.first.row_bytes = 12;
+  operation->outputs.first.owns_result = owns_result;
   return operation;
 }
 
 TEST(Operation, MakesRoomForAResultOfItsOwn) {
   const auto operation = allgather(true);
-  std::byte* const room = operation->make_room(0, {24, 0, 12});
-  EXPECT_EQ(room, operation->room.result.data());
-  EXPECT_EQ(operation->room.result.shape(), (Shape{3, 3}));
-  EXPECT_EQ(operation->room.result.dtype(), DType::int32);
+  std::byte* const output = operation->allocate_output(0, {24, 0, 12});
+  EXPECT_EQ(output, operation->outputs.first.result.data());
+  EXPECT_EQ(operation->outputs.first.result.shape(), (Shape{3, 3}));
+  EXPECT_EQ(operation->outputs.first.result.dtype(), DType::int32);
 }
 
 TEST(Operation, TakesTheCallersMemoryOnlyWhenItFits) {
   const auto operation = allgather(false);
   std::vector<int> memory(9);
   operation->buffers.push_back({nullptr, reinterpret_cast<std::byte*>(memory.data()), 0});
-  operation->room.output_elements = 9;
-  EXPECT_EQ(operation->make_room(0, {24, 0, 12}), reinterpret_cast<std::byte*>(memory.data()));
+  operation->outputs.first.output_elements = 9;
+  EXPECT_EQ(operation->allocate_output(0, {24, 0, 12}), reinterpret_cast<std::byte*>(memory.data()));
   try {
-    operation->make_room(0, {24, 12, 12});
+    operation->allocate_output(0, {24, 12, 12});
     ADD_FAILURE() << "nothing was thrown";
   } catch (const kolo::Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
