@@ -35,7 +35,7 @@ class Engine {
   /// All that may fail: throws Error (transport) where the system lacks descriptors or threads.
   static std::shared_ptr<Engine> make(EngineParts parts);
   /// Lets the background thread run. Every rank of the world does so at about the same time.
-  void begin() noexcept { driver_.begin(); }
+  void begin() noexcept { state_.driver.begin(); }
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -24,7 +24,7 @@ Messenger::Messenger(const core::Topology& topology, std::byte* memory, transpor
 void Messenger::settle() {
   const bool must_tell = !closed_ && node_.unsafe_writer() != Channels::kNobody;
   busy_.store(must_tell || protocol_.is_busy() || (net_ && net_->has_unsent()), std::memory_order_release);
-  news_.store(!protocol_.done().empty(), std::memory_order_release);
+  news_.store(!protocol_.open().done().empty(), std::memory_order_release);
 }
 
 bool Messenger::start(Message& message) {
@@ -84,7 +84,7 @@ bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::
   message.patience = patience;
   message.deadline = base::after(begun, patience);
   message.warn_at = base::after(begun, warn_after);
-  protocol_.note_deadline(message);
+  protocol_.open().note_deadline(message);
   return true;
 }
 
@@ -124,7 +124,7 @@ bool Messenger::has_unsent() {
 
 bool Messenger::uses(const std::byte* begin, std::size_t bytes) {
   const base::MutexLock lock(mutex_);
-  const std::vector<Message*>& open = protocol_.open();
+  const std::vector<Message*>& open = protocol_.open().all();
   return std::any_of(open.begin(), open.end(), [&](const Message* message) {
     return message->tensor >= begin && message->tensor < begin + bytes;
   });
@@ -132,13 +132,13 @@ bool Messenger::uses(const std::byte* begin, std::size_t bytes) {
 
 MessageCounters Messenger::counters() {
   const base::MutexLock lock(mutex_);
-  return protocol_.counters();
+  return protocol_.open().counters();
 }
 
 base::Time Messenger::next_due() {
   if (!is_busy()) return base::Time::max();
   const base::MutexLock lock(mutex_);
-  return protocol_.open().empty() ? base::Time::max() : protocol_.next_due();
+  return protocol_.open().empty() ? base::Time::max() : protocol_.open().next_due();
 }
 
 // ---------------------------------------------------------------- the driver
@@ -151,7 +151,7 @@ bool Messenger::is_read_by_peer(const Message& message) const noexcept {
 /// Whether something may come from other nodes that this rank waits for.
 bool Messenger::moves_net() const {
   if (net_ == nullptr || closed_) return false;
-  const std::vector<Message*>& open = protocol_.open();
+  const std::vector<Message*>& open = protocol_.open().all();
   return std::any_of(open.begin(), open.end(), [this](const Message* message) { return leaves_node(*message); });
 }
 
@@ -165,7 +165,7 @@ bool Messenger::progress(base::Time now, std::vector<std::string>& warnings) {
     if (net_) net_->expect(moves_net());
     moved = protocol_.progress();
     if (net_ && net_->has_unsent()) moved |= net_->look();
-    if (now >= protocol_.next_due()) {
+    if (now >= protocol_.open().next_due()) {
       protocol_.expire(now);
       warnings.swap(protocol_.warnings());
     }
@@ -183,19 +183,19 @@ bool Messenger::progress(base::Time now, std::vector<std::string>& warnings) {
 const std::vector<Message*>& Messenger::take_done() {
   const base::MutexLock lock(mutex_);
   told_.clear();
-  told_.swap(protocol_.done());
+  told_.swap(protocol_.open().done());
   settle();
   return told_;
 }
 
 bool Messenger::arm() {
   const base::MutexLock lock(mutex_);
-  if (closed_ || (!protocol_.is_busy() && !(net_ && net_->has_unsent()))) return protocol_.done().empty();
-  protocol_.note_wait();
+  if (closed_ || (!protocol_.is_busy() && !(net_ && net_->has_unsent()))) return protocol_.open().done().empty();
+  protocol_.open().note_wait();
   node_.arm();
   const bool moved = protocol_.progress();  // of this node
   settle();
-  return !moved && protocol_.done().empty();
+  return !moved && protocol_.open().done().empty();
 }
 
 void Messenger::on_set(std::uint64_t set) {
