@@ -16,8 +16,6 @@ namespace {
 constexpr std::uint64_t kPassesPerPoll = 64;
 /// A leader's sockets carry what the ranks below wait for.
 constexpr std::uint64_t kPassesPerSocketPoll = 4;
-/// How long a thread that has ended its operation by a fatal error waits for the log to bring that.
-constexpr std::chrono::seconds kFarewell{1};
 /// Where a transport wakes the background thread, a thread that waits for so many bytes, or that has driven for
 /// `kLongDrive`, leaves driving to that one when nothing has moved for `kLittlePatience`. Else it would look on for
 /// several milliseconds, as long as a slow link brings a message now and then: a quarter of the CPU time of 16 MiB at

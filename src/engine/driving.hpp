@@ -57,6 +57,8 @@ class Driving {
  public:
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
+  /// How long a thread that announces an error of its rank stays to see it delivered.
+  static constexpr std::chrono::seconds kFarewell{1};
 
   Driving(EngineState& engine, ControlLoop& control_loop, Execution& execution, Messages& messages,
           Deadlines& deadlines) noexcept

@@ -6,12 +6,6 @@
 #include <string>
 
 namespace kolo::engine {
-namespace {
-
-/// How long a rank that leaves because of its own error stays to see its announcement delivered.
-constexpr std::chrono::seconds kFarewell{1};
-
-}  // namespace
 
 Engine::Engine(EngineParts parts)
     : state_(std::move(parts)), execution_(state_), messages_(state_, driving_), deadlines_(state_),
@@ -118,14 +112,14 @@ void Engine::shutdown(base::Duration patience) {
 
 void Engine::abandon(ErrorCode code, const std::string& reason) {
   if (state_.ending.is_stopped()) return;
-  if (state_.ending.is_deserted()) return shutdown(kFarewell);
+  if (state_.ending.is_deserted()) return shutdown(Driving::kFarewell);
   if (state_.topology.size > 1) {  // else there is nobody to tell
     {
       state_.driver.take_over();
       const Driving::HandOver after(driving_);
       state_.ending.announce(code, reason);
     }
-    driving_.drive_until([this] { return faulted(); }, base::now() + kFarewell);
+    driving_.drive_until([this] { return faulted(); }, base::now() + Driving::kFarewell);
   }
   stop(Status(code, reason));
 }
@@ -135,7 +129,7 @@ void Engine::stop(const Status& status) {
   if (!state_.ending.stop()) return;
   if (state_.leader) {
     driving_.drive_until([this]() KOLO_REQUIRES(kDriving) { return !state_.leader->blocked(); },
-                         base::now() + kFarewell);
+                         base::now() + Driving::kFarewell);
   }
   state_.driver.end();
   state_.driver.take_over();

@@ -85,7 +85,7 @@ TEST(Protocol, AShortSendThatCannotBeDoneAtOnceIsNotBegun) {
   EXPECT_FALSE(network[0].try_send(letter(14, 1)->message)) << "another one is before it";
   network.settle();
   EXPECT_TRUE(network[0].try_send(letter(15, 1)->message));
-  EXPECT_EQ(network[0].counters().sent, 4U);
+  EXPECT_EQ(network[0].open().counters().sent, 4U);
   EXPECT_FALSE(network[0].is_busy());
   network.settle();
   for (const std::uint64_t bytes : {11, 13, 15}) {
@@ -129,7 +129,7 @@ TEST(Protocol, GivesUpNothingThatHasNotBegun) {
   network[1].start(open.message);
   network[1].give_up(fresh.message, Status(ErrorCode::out_of_memory, "not this one"));
   EXPECT_FALSE(fresh.message.done() || open.message.done());
-  EXPECT_EQ(network[1].open().size(), 1U);
+  EXPECT_EQ(network[1].open().all().size(), 1U);
 }
 
 /// Short messages of 100 bytes, which nobody asks for.
@@ -631,8 +631,8 @@ TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
     network[rank].start(send);
   }
   network.settle();
-  for (int rank = 0; rank < 3; ++rank) network[rank].note_wait();
-  EXPECT_EQ(network[0].next_due(), sends[0]->message.deadline);
+  for (int rank = 0; rank < 3; ++rank) network[rank].open().note_wait();
+  EXPECT_EQ(network[0].open().next_due(), sends[0]->message.deadline);
   network[0].expire(begun + std::chrono::milliseconds(199));
   EXPECT_FALSE(sends[0]->message.done());
   network[0].expire(begun + std::chrono::milliseconds(200));
@@ -642,7 +642,7 @@ TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
       "send of 100000 elements of uint8 to rank 1 with tag 0: rank 1 has not received it within 0.2 s. Ranks of the "
       "world wait for each other: rank 0 for rank 1, rank 1 for rank 2, rank 2 for rank 0; let one of them receive "
       "first, or use sendrecv or send_async");
-  EXPECT_EQ(network[0].next_due(), base::Time::max());
+  EXPECT_EQ(network[0].open().next_due(), base::Time::max());
 
   Letter receive(kReceive, kAny, 3, 4);
   receive.message.patience = std::chrono::seconds(2);
@@ -663,7 +663,7 @@ TEST(Protocol, AMessageThatWaitsLongIsWarnedOfOnce) {
     letter->message.deadline = begun + std::chrono::seconds(10);
     network[0].start(letter->message);
   }
-  EXPECT_EQ(network[0].next_due(), begun + std::chrono::seconds(2));
+  EXPECT_EQ(network[0].open().next_due(), begun + std::chrono::seconds(2));
   network[0].expire(begun + std::chrono::milliseconds(1999));
   EXPECT_EQ(network[0].warnings(), std::vector<std::string>{});
   network[0].expire(begun + std::chrono::milliseconds(2001));
@@ -677,14 +677,14 @@ TEST(Protocol, AMessageThatWaitsLongIsWarnedOfOnce) {
   EXPECT_EQ(network[0].warnings(), wanted);
   network[0].expire(begun + std::chrono::seconds(5));
   EXPECT_EQ(network[0].warnings(), wanted);
-  EXPECT_EQ(network[0].next_due(), begun + std::chrono::seconds(10));
+  EXPECT_EQ(network[0].open().next_due(), begun + std::chrono::seconds(10));
 }
 
 TEST(Protocol, WhoWaitsNoMoreIsInNoCycle) {
   Network network({});
   Letter first(kReceive, 1, 0, 4), answer(kSend, 0, 0, 4), second(kReceive, 0, 0, 4);
   network[0].start(first.message);
-  network[0].note_wait();
+  network[0].open().note_wait();
   network[1].start(answer.message);
   network.settle();
   ASSERT_TRUE(first.message.done());
@@ -727,7 +727,7 @@ TEST(Protocol, ARingOfReceivesIsNamedWithWhatToDo) {
     receive.warn_at = begun + std::chrono::milliseconds(100);
     network[rank].start(receive);
   }
-  for (int rank = 0; rank < 3; ++rank) network[rank].note_wait();
+  for (int rank = 0; rank < 3; ++rank) network[rank].open().note_wait();
   network[2].expire(begun + std::chrono::milliseconds(100));
   EXPECT_EQ(network[2].warnings(),
             std::vector<std::string>{
