@@ -17,13 +17,6 @@
 namespace kolo::engine {
 namespace {
 
-template <class... Visitors>
-struct Overloaded : Visitors... {
-  using Visitors::operator()...;
-};
-template <class... Visitors>
-Overloaded(Visitors...) -> Overloaded<Visitors...>;
-
 /// What says that this rank has made calls without a name in the world: it is for the leader what a count of a name is.
 bool is_of_world_sequence(const control::UpMessage& message) noexcept {
   const auto* const grown = std::get_if<control::SequenceGrown>(&message);
@@ -247,7 +240,14 @@ bool ControlLoop::read_log() {
                                 base::now() + base::from_seconds(engine_.settings.latch_timeout_s));
     }
     std::vector<control::Action> actions = std::exchange(actions_, {});  // none is left when one of them throws
-    for (control::Action& action : actions) act(action);
+    for (control::Action& action : actions) {
+      std::visit(
+          [this](auto& one) {
+            Driver::assert_held();
+            on(one);
+          },
+          action);
+    }
     actions.clear();
     actions_ = std::move(actions);  // for the memory
   }
@@ -263,44 +263,20 @@ void ControlLoop::record_plans(const control::LogEntry& entry) {
     engine_.deferred.log(LogLevel::info, record_of(*plan));
 }
 
-void ControlLoop::act(control::Action& action) {
-  std::visit(
-      Overloaded{
-          [this](const control::RunBatch& batch) KOLO_REQUIRES(kDriving) { run_batch(batch); },
-          [this](const control::FailSlot& failed) KOLO_REQUIRES(kDriving) { fail(failed); },
-          [this](const control::ForgetSlot& forgotten)
-              KOLO_REQUIRES(kDriving) { engine_.sets.entries.forget(forgotten.slot); },
-          [this](const control::DropPlan& plan) KOLO_REQUIRES(kDriving) { engine_.executor.drop_plan(plan.plan_key); },
-          [this](const control::ReportStall& report) KOLO_REQUIRES(kDriving) { deadlines_.report(report.stall); },
-          [this](const control::SetMade& made) KOLO_REQUIRES(kDriving) { add_set(made); },
-          [this](const control::SetGone& gone) KOLO_REQUIRES(kDriving) {
-            execution_.remove_set(gone.set);
-            engine_.messenger.on_set_gone(engine_.sets.forget(gone.set));
-          },
-          [this](const control::JoinDone& done) KOLO_REQUIRES(kDriving) { end_join(done); },
-          [this](const control::RunCalls& batch) KOLO_REQUIRES(kDriving) { run_calls(batch); },
-          [this](const control::FailCall& failed) KOLO_REQUIRES(kDriving) { fail(failed); },
-          [this](const control::FailLastCalls& failed) KOLO_REQUIRES(kDriving) { fail(failed); },
-          [this](const control::WorldFault& fault) KOLO_REQUIRES(kDriving) { engine_.ending.record(fault.status); },
-          [this](const control::WorldClosed&) KOLO_REQUIRES(kDriving) { close_log(); },
-          [this](const control::PushTransport&) KOLO_REQUIRES(kDriving) {
-            ++engine_.tally.pushes;
-            if (engine_.inter != nullptr) engine_.inter->push(base::now());
-          },
-          [this](control::AnswerQuery& query)
-              KOLO_REQUIRES(kDriving) { deadlines_.add_question(std::move(query), base::now()); },
-      },
-      action);
-}
-
-void ControlLoop::run_batch(const control::RunBatch& batch) {
+void ControlLoop::on(const control::RunBatch& batch) {
   ++engine_.tally.batches;
-  if (!batch.absent.empty()) return run_without_some(batch);
   if (batch.plan_key != 0) ++engine_.tally.planned_batches;
+  const bool is_absent = std::binary_search(batch.absent.begin(), batch.absent.end(), engine_.topology.rank);
   std::vector<OperationPtr> members;
   members.reserve(batch.members.size());
+  std::vector<std::shared_ptr<const core::Signature>> signatures;
   std::uint64_t digest = base::hash_number(batch.members.size());
   for (const control::SlotId slot : batch.members) {
+    if (is_absent) {
+      digest = base::hash_hash(base::hash_string(engine_.participant.name_of(slot)), digest);
+      signatures.push_back(engine_.participant.signature_of(slot));
+      continue;
+    }
     Entry& entry = engine_.sets.entries[slot];
     digest = base::hash_hash(entry.hash, digest);
     KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
@@ -308,24 +284,7 @@ void ControlLoop::run_batch(const control::RunBatch& batch) {
   }
   if (batch.set == core::kGlobalSet)
     engine_.tally.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
-  execution_.start(batch.set, std::move(members), batch.plan_key, batch.number);
-}
-
-void ControlLoop::run_without_some(const control::RunBatch& batch) {
-  const bool is_absent = std::binary_search(batch.absent.begin(), batch.absent.end(), engine_.topology.rank);
-  std::vector<OperationPtr> members;
-  std::vector<std::shared_ptr<const core::Signature>> signatures;
-  std::uint64_t digest = base::hash_number(batch.members.size());
-  for (const control::SlotId slot : batch.members) {
-    digest = base::hash_hash(base::hash_string(engine_.participant.name_of(slot)), digest);
-    if (is_absent) {
-      signatures.push_back(engine_.participant.signature_of(slot));
-    } else {
-      members.push_back(std::move(engine_.sets.entries[slot].operation));
-      KOLO_CHECK(members.back()) << "the log runs what this rank has not submitted";
-    }
-  }
-  if (batch.set == core::kGlobalSet) engine_.tally.batch_digest += digest;
+  if (batch.absent.empty()) return execution_.start(batch.set, std::move(members), batch.plan_key, batch.number);
   if (is_absent) members = stand_ins(batch.set, signatures);
   start_without(batch.set, std::move(members), {batch.uncounted, is_absent});
 }
@@ -350,7 +309,7 @@ void ControlLoop::start_without(core::SetId set, std::vector<OperationPtr> membe
   execution_.start_without(set, std::move(members), absence);
 }
 
-void ControlLoop::run_calls(const control::RunCalls& batch) {
+void ControlLoop::on(const control::RunCalls& batch) {
   ++engine_.tally.batches;
   Sequence& sequence = engine_.sets.sequence_of(batch.set);
   if (batch.set == core::kGlobalSet)
@@ -371,19 +330,19 @@ void ControlLoop::run_calls(const control::RunCalls& batch) {
   execution_.start(batch.set, std::move(members), 0, 0);
 }
 
-void ControlLoop::fail(const control::FailCall& failed) {
+void ControlLoop::on(const control::FailCall& failed) {
   const OperationPtr operation = engine_.sets.sequence_of(failed.set).pop();
   engine_.open.complete(*operation, failed.status);
 }
 
-void ControlLoop::fail(const control::FailLastCalls& failed) {
+void ControlLoop::on(const control::FailLastCalls& failed) {
   engine_.ending.note_desertion();
   for (const OperationPtr& operation : engine_.sets.sequence_of(failed.set).pop_behind(failed.last)) {
     engine_.open.complete(*operation, failed.status);
   }
 }
 
-void ControlLoop::fail(const control::FailSlot& failed) {
+void ControlLoop::on(const control::FailSlot& failed) {
   // Moved out: completing the operation frees its entry for the next submission.
   const OperationPtr operation = std::move(engine_.sets.entries[failed.slot].operation);
   if (core::traits_of(operation->signature->kind).makes_set) engine_.sets.entries.forget(failed.slot);
@@ -391,7 +350,7 @@ void ControlLoop::fail(const control::FailSlot& failed) {
   engine_.open.complete(*operation, failed.status);
 }
 
-void ControlLoop::add_set(const control::SetMade& made) {
+void ControlLoop::on(const control::SetMade& made) {
   const OperationPtr operation = std::move(engine_.sets.entries[made.slot].operation);
   Sets::Made set = engine_.sets.make(made.set, made.members, operation->signature->names.front());
   const core::Topology& topology = set.state->topology;
@@ -405,7 +364,7 @@ void ControlLoop::add_set(const control::SetMade& made) {
   engine_.open.complete(*operation, Status());
 }
 
-void ControlLoop::end_join(const control::JoinDone& done) {
+void ControlLoop::on(const control::JoinDone& done) {
   SetState& set = engine_.sets.state_of(done.set);
   const OperationPtr operation = engine_.sets.joins.take(done.set);
   if (done.status.ok()) {

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/mailbox.hpp"
@@ -67,20 +68,34 @@ class ControlLoop {
 
   // -- the log
   void record_plans(const control::LogEntry& entry) KOLO_REQUIRES(kDriving);
-  void act(control::Action& action) KOLO_REQUIRES(kDriving);
-  void run_batch(const control::RunBatch& batch) KOLO_REQUIRES(kDriving);
-  void run_without_some(const control::RunBatch& batch) KOLO_REQUIRES(kDriving);
-  void run_calls(const control::RunCalls& batch) KOLO_REQUIRES(kDriving);
+  void on(const control::RunBatch& batch) KOLO_REQUIRES(kDriving);
+  void on(const control::RunCalls& batch) KOLO_REQUIRES(kDriving);
+  void on(const control::FailSlot& failed) KOLO_REQUIRES(kDriving);
+  void on(const control::FailCall& failed) KOLO_REQUIRES(kDriving);
+  void on(const control::FailLastCalls& failed) KOLO_REQUIRES(kDriving);
+  void on(const control::SetMade& made) KOLO_REQUIRES(kDriving);
+  void on(const control::SetGone& gone) KOLO_REQUIRES(kDriving) {
+    execution_.remove_set(gone.set);
+    engine_.messenger.on_set_gone(engine_.sets.forget(gone.set));
+  }
+  void on(const control::JoinDone& done) KOLO_REQUIRES(kDriving);
+  void on(const control::ForgetSlot& forgotten) KOLO_REQUIRES(kDriving) { engine_.sets.entries.forget(forgotten.slot); }
+  void on(const control::DropPlan& plan) KOLO_REQUIRES(kDriving) { engine_.executor.drop_plan(plan.plan_key); }
+  void on(const control::ReportStall& report) KOLO_REQUIRES(kDriving) { deadlines_.report(report.stall); }
+  void on(control::AnswerQuery& query) KOLO_REQUIRES(kDriving) {
+    deadlines_.add_question(std::move(query), base::now());
+  }
+  void on(const control::WorldFault& fault) KOLO_REQUIRES(kDriving) { engine_.ending.record(fault.status); }
+  void on(const control::WorldClosed& /*closed*/) KOLO_REQUIRES(kDriving) { close_log(); }
+  void on(const control::PushTransport& /*push*/) KOLO_REQUIRES(kDriving) {
+    ++engine_.tally.pushes;
+    if (engine_.inter) engine_.inter->push(base::now());
+  }
   void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence)
       KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::vector<OperationPtr>
   stand_ins(core::SetId set, const std::vector<std::shared_ptr<const core::Signature>>& signatures)
       KOLO_REQUIRES(kDriving);
-  void fail(const control::FailSlot& failed) KOLO_REQUIRES(kDriving);
-  void fail(const control::FailCall& failed) KOLO_REQUIRES(kDriving);
-  void fail(const control::FailLastCalls& failed) KOLO_REQUIRES(kDriving);
-  void add_set(const control::SetMade& made) KOLO_REQUIRES(kDriving);
-  void end_join(const control::JoinDone& done) KOLO_REQUIRES(kDriving);
   void close_log() KOLO_REQUIRES(kDriving);
 
   EngineState& engine_;

@@ -6,7 +6,9 @@
 // collects them under the lock and runs them, in order, after it has let go of it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <string>
 #include <thread>
@@ -21,8 +23,16 @@
 namespace kolo::engine {
 
 /// Calls back; what the callback throws is logged as an error and dropped.
-void call_back(const std::function<void(const Status&)>& callback, const Status& status,
-               const base::Logger& logger) noexcept;
+inline void call_back(const std::function<void(const Status&)>& callback, const Status& status,
+                      const base::Logger& logger) noexcept {
+  try {
+    callback(status);
+  } catch (const std::exception& error) {
+    KOLO_LOG(logger, error) << "a callback of on_done threw an exception, which was dropped: " << error.what();
+  } catch (...) {
+    KOLO_LOG(logger, error) << "a callback of on_done threw an exception, which was dropped";
+  }
+}
 
 class Deferred {
  public:
@@ -51,9 +61,28 @@ class Deferred {
 
   // -- any thread, without the lock: runs
   /// By value: what a callback has captured is destroyed here, too.
-  void run(Call call) noexcept;
+  void run(Call call) noexcept {
+    {
+      const base::MutexLock lock(mutex_);
+      threads_.push_back(std::this_thread::get_id());
+      running_.fetch_add(1);
+    }
+    if (call.callback) {
+      call_back(call.callback, call.status, logger_);
+      call.callback = nullptr;
+    } else {
+      logger_.write(call.level, std::move(call.record));
+    }
+    const base::MutexLock lock(mutex_);
+    threads_.erase(std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()));
+    running_.fetch_sub(1);
+  }
   /// Whether this thread runs one.
-  [[nodiscard]] bool is_here();
+  [[nodiscard]] bool is_here() {
+    if (running_.load() == 0) return false;
+    const base::MutexLock lock(mutex_);
+    return std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()) != threads_.end();
+  }
 
  private:
   const base::Logger& logger_;

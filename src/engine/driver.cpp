@@ -3,11 +3,12 @@
 
 #include <system_error>
 
+#include <unistd.h>
+
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
 #include "base/system_error.hpp"
-#include "engine/tags.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -24,6 +25,12 @@ constexpr auto kMayFollow = [] {
   }
   return bits;
 }();
+
+/// Empties an eventfd; that it is empty already is no error.
+void drain_wake(int fd) noexcept {
+  std::uint64_t count = 0;  // one read takes all
+  [[maybe_unused]] const ssize_t bytes = ::read(fd, &count, sizeof count);
+}
 
 }  // namespace
 

@@ -49,6 +49,13 @@ namespace kolo::engine {
 struct KOLO_CAPABILITY("driver's place") DriversPlace {};
 inline constexpr DriversPlace kDriving;
 
+// What the poller watches, by tag.
+inline constexpr std::uint64_t kWakeTag = 1;
+inline constexpr std::uint64_t kControlTag = 2;
+inline constexpr std::uint64_t kAlarmTag = 3;
+inline constexpr std::uint64_t kTransportTag = 4;
+inline constexpr std::uint64_t kLivenessTag = 16;  ///< and the local rank on top
+
 class Driver {
  public:
   using Events = std::vector<base::Poller::Event>;

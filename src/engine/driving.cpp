@@ -7,7 +7,6 @@
 #include "base/process_barrier.hpp"
 #include "base/thread_name.hpp"
 #include "data/kernels/float_mode.hpp"
-#include "engine/tags.hpp"
 
 namespace kolo::engine {
 namespace {

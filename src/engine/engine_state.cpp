@@ -7,8 +7,6 @@
 
 #include "control/express.hpp"
 #include "engine/records.hpp"
-#include "engine/tags.hpp"
-#include "engine/tensor_routes.hpp"
 
 namespace kolo::engine {
 
