@@ -63,7 +63,7 @@ void end_unwound(engine::Engine& engine, detail::HandleState& operation) {
   if (operation.done()) return;
   end_open(engine, operation,
            "it destroyed the handle of an open operation (" +
-               (operation.joins ? "join" : core::describe(*operation.signature)) + ")");
+               (operation.is_join ? "join" : core::describe(*operation.signature)) + ")");
 }
 }  // namespace
 

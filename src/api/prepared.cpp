@@ -115,7 +115,7 @@ Prepared prepare(const Group& group, std::string_view name, const Call& call) {
   }
   api::Request request = api::make_request(parts.set, name, call);
   parts.engine.check_usable();
-  api::settle_device(parts, name, request);
+  api::prepare_device(parts, name, request);
   api::name_members(name, request);
   return Prepared(std::make_unique<Prepared::Impl>(group, name, std::move(request)));
 }

@@ -10,7 +10,7 @@
 
 namespace kolo::api {
 
-void settle_device(const detail::GroupParts& group, std::string_view name, Request& request) {
+void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
   const engine::Engine& engine = group.engine;
   const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
@@ -253,7 +253,7 @@ std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group
   if (!is_plain(call.parts())) {
     Request request = make_request(set, name, call);
     check_usable(engine, waits);
-    settle_device(group, name, request);
+    prepare_device(group, name, request);
     Claim claim(set.names.claim(name));
     return submit(engine, claim, make_operation(engine, claim, std::move(request)), waits);
   }
@@ -289,7 +289,7 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
   } else {
     Request request = make_request(set, {}, call);
     engine.check_usable();
-    settle_device(group, {}, request);
+    prepare_device(group, {}, request);
     operation = make_call(engine, set, std::move(request));
   }
   engine.submitter().call(set, operation);
@@ -315,7 +315,7 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   }
   Request request = make_request(set, {}, call);
   check_usable(engine, true);
-  settle_device(group, {}, request);
+  prepare_device(group, {}, request);
   if (!may_avoid_log(request)) {
     const auto operation = make_call(engine, set, std::move(request));
     Turn turn(engine, set);

@@ -23,7 +23,7 @@ namespace kolo::api {
 
 /// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine. Notes which of them
 /// lie in an arena of the device.
-void settle_device(const detail::GroupParts& group, std::string_view name, Request& request);
+void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request);
 /// Where the request's streams stand now: what its operation is held back behind. Throws Error (invalid_argument) when
 /// one of them is being captured.
 std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);

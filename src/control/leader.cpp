@@ -120,7 +120,7 @@ Leader::Leader(const core::Topology& topology, const base::Settings& settings, B
              static_cast<std::uint32_t>(settings.cache_capacity)),
       sequencer_(make_sequencer(topology, settings)),
       child_nodes_(control == nullptr ? std::vector<int>{} : control->children()),
-      left_(static_cast<std::size_t>(topology.size)), wake_(static_cast<std::size_t>(topology.local_size())),
+      departed_(static_cast<std::size_t>(topology.size)), wake_(static_cast<std::size_t>(topology.local_size())),
       seen_(static_cast<std::size_t>(topology.local_size())),
       patience_(base::from_seconds(settings.latch_timeout_s / 2)) {
   for (Seen& seen : seen_) seen.words.resize(static_cast<std::size_t>(settings.cache_capacity));
@@ -156,7 +156,7 @@ bool Leader::board_rang() const noexcept {
   return false;
 }
 
-bool Leader::hears_quiet() const noexcept { return !sequencer_ || sequencer_->waits_for_room(); }
+bool Leader::hears_quiet() const noexcept { return !sequencer_ || sequencer_->waits_for_completion(); }
 
 bool Leader::blocked() const noexcept { return !waiting_.empty() || (control_ != nullptr && !control_->flushed()); }
 
@@ -181,7 +181,7 @@ bool Leader::scan_quiet(int local_rank) {
   return true;
 }
 
-/// Messages are taken out first and heard last: what a rank published as counts before a message (a `Left`, say) is
+/// Messages are taken out first and heard last: what a rank published as counts before a message (a `Departed`, say) is
 /// on the board when the message is, and must be heard before it.
 bool Leader::scan_rank(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
@@ -298,7 +298,7 @@ void Leader::publish(const std::vector<LogEntry>& entries) {
 void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
   if (ended_) return;
   relay_.on_log(entry);
-  if (const auto* left = std::get_if<RankLeft>(&entry)) left_[static_cast<std::size_t>(left->rank)] = true;
+  if (const auto* departed = std::get_if<RankDeparted>(&entry)) departed_[static_cast<std::size_t>(departed->rank)] = true;
   if (ends_log(entry)) {
     ended_ = true;
     if (control_ != nullptr) control_->expect_close();
@@ -404,7 +404,7 @@ void Leader::on_lost(int node, const std::string& reason) {
   if (ended_) return;
   const int rank = topology_.leader_of(node);
   note_("the link to node " + std::to_string(node) + " (rank " + std::to_string(rank) + ") is lost: " + reason);
-  if (control_->parent() == node && left_[static_cast<std::size_t>(rank)]) {
+  if (control_->parent() == node && departed_[static_cast<std::size_t>(rank)]) {
     publish({Closed{}});  // no loss, but for those who have not left the log ends here
     wake_ranks();
     return;

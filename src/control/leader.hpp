@@ -123,7 +123,7 @@ class Leader final : private ControlChannel::Handler {
   Relay relay_;
   std::unique_ptr<Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
-  std::vector<bool> left_;                            ///< by rank of the world: the log has said so
+  std::vector<bool> departed_;                            ///< by rank of the world: the log has said so
   std::unordered_map<core::SetId, Members> members_;  ///< of each set but the world
   std::vector<char> wake_;                            ///< by local rank: has entries to read at once
   std::vector<Seen> seen_;                            ///< by local rank

@@ -76,7 +76,7 @@
 //            the ranks' order itself shows the mismatch, as soon as the last of them has made the call.
 //   down     Calls run in the order of their numbers, so the log says only how many: `SequenceAppended`. One that is
 //            disputed fails on every member (`SequenceFailed`), and the next one goes on.
-//   leaving  `Left` says how far the rank has come in each set. Later calls can never be complete. Whoever has made one
+//   leaving  `Departed` says how far the rank has come in each set. Later calls can never be complete. Whoever has made one
 //            asks (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may run.
 //   joining  `Joined` and `RankJoined` say how far the rank has come in the log. It contributes to what it has made,
 //            and to nothing later; `SequenceAppended` brings the signatures that it does not know. What it had made
@@ -145,7 +145,7 @@ struct Declared {
 
 /// `rank` is blocked (a wait, wait_for, an unfinished done(), on_done, wait_on) while this planned batch lacks some of
 /// its own submissions: the batch must not wait for them any longer.
-struct Interest {
+struct PartAwaited {
   std::int32_t rank = 0;
   std::uint32_t plan = 0;
   std::uint32_t batch = 0;
@@ -208,7 +208,7 @@ struct RankLost {
 };
 
 /// A rank has called shutdown() and will submit nothing more.
-struct Left {
+struct Departed {
   /// The last call of its sequence in a set that the rank has made; where it has made none, the set is left out.
   struct Sequence {
     core::SetId set = core::kGlobalSet;
@@ -260,7 +260,7 @@ struct Joined {
 };
 
 using UpMessage =
-    std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer, Joined, SequenceGrown>;
+    std::variant<Counted, Declared, PartAwaited, Overdue, Missing, RankLost, Departed, Starved, Answer, Joined, SequenceGrown>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -298,7 +298,7 @@ enum class PlanEnd : std::uint8_t {
   signature,   ///< a tensor of it got another signature
   failed,      ///< ranks disagreed about a tensor of it
   evicted,     ///< ids ran out
-  left,        ///< a rank left, or all have dropped the set
+  departed,        ///< a rank left, or all have dropped the set
   joined,      ///< a rank joined
 };
 /// The plan will not be used again.
@@ -392,7 +392,7 @@ struct SetRemoved {
 
 /// A rank has called shutdown() and submits nothing more. What it submitted stands earlier in the log or is still to be
 /// appended; whatever else waits for it fails on every rank that reads this (see control/participant.hpp).
-struct RankLeft {
+struct RankDeparted {
   std::int32_t rank = 0;
 };
 
@@ -428,7 +428,7 @@ struct Push {};
 struct Closed {};
 
 using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
-                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push, RankJoined, JoinEnded,
+                              Stalled, SetAdded, SetRemoved, RankDeparted, Faulted, Closed, Push, RankJoined, JoinEnded,
                               SequenceAppended, SequenceFailed, SequenceEnded>;
 
 }  // namespace kolo::control

@@ -49,15 +49,15 @@ namespace kolo::control {
 
 using SlotId = std::uint32_t;
 
-/// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `left` must
+/// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `departed` must
 /// not overtake anything, for when all ranks have left the log ends.
 struct Outbox {
   std::vector<UpMessage> messages;
   std::vector<std::pair<core::TensorId, CountWord>> counts;
   /// Some of these submits to another set than the world. The root, which may be no member, must hear of it at once.
   bool counts_for_sets = false;
-  std::optional<Left> left;
-  [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !left; }
+  std::optional<Departed> departed;
+  [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !departed; }
 };
 
 /// Execute these slots' submissions as one batch, in this order. The batch completes when the caller says `completed`.
@@ -192,7 +192,7 @@ class Participant {
   void completed(core::SetId set);
   void end_step(core::SetId set);
   /// Whether some thread of this rank is blocked on, or has asked about, an unfinished handle. While it is, a planned
-  /// batch that this rank has submitted in part is reported by `Interest`, once in each such state. Looked at when
+  /// batch that this rank has submitted in part is reported by `PartAwaited`, once in each such state. Looked at when
   /// the outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
   void set_awaiting(bool awaiting);
   /// A slot's submission, in flight, has waited for `waited_s` seconds; a join, since the set's last batch.
@@ -221,11 +221,11 @@ class Participant {
   /// What the slot's id means now: of a slot whose batch has just been handed out.
   [[nodiscard]] const std::shared_ptr<const core::Signature>& signature_of(SlotId slot) const;
   /// The other ranks of which the log has said that they have left, ascending.
-  [[nodiscard]] const std::vector<std::int32_t>& left() const noexcept;
+  [[nodiscard]] const std::vector<std::int32_t>& departed() const noexcept;
   /// Of these, those whose leaving is not the consequence of another's: who had left when the first submission failed
   /// because of that; all, when none has.
   [[nodiscard]] const std::vector<std::int32_t>& first_to_leave() const noexcept;
-  [[nodiscard]] bool has_left(std::int32_t rank) const noexcept;
+  [[nodiscard]] bool has_departed(std::int32_t rank) const noexcept;
   /// All ids in use lie below: how far a leader must look along a count column.
   [[nodiscard]] core::TensorId id_bound() const noexcept;
 

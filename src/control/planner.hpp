@@ -39,12 +39,12 @@ namespace kolo::control {
 /// bounded by the number of its tensors, too: so are the lengths that travel before anything else of it, and what is
 /// urgent waits for no more than that. On the CPU its members do not wait for each other: they end one by one. On a
 /// device all end with the batch, so that such a request goes alone.
-class BatchRoom {
+class BatchSpace {
  public:
   /// Of a batch whose rows differ by rank. One request may have more, and then is alone.
   static constexpr std::uint64_t kMostUnevenTensors = 64;
 
-  explicit BatchRoom(std::int64_t threshold) : threshold_(threshold) {}
+  explicit BatchSpace(std::int64_t threshold) : threshold_(threshold) {}
   [[nodiscard]] bool takes(const Tensor& tensor) const noexcept { return takes(*tensor.signature, tensor.bytes); }
   void add(const Tensor& tensor) noexcept { add(*tensor.signature, tensor.bytes); }
   /// `bytes`: the signature's.

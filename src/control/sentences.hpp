@@ -47,7 +47,7 @@ struct Wait {
   double waited_s = 0;
   std::vector<std::int32_t> silent;  ///< members that are to be blamed for not answering
   std::vector<Answer> answers;       ///< by rank
-  std::vector<std::int32_t> left;    ///< members that have shut down without having submitted
+  std::vector<std::int32_t> departed;    ///< members that have shut down without having submitted
   bool join = false;                 ///< for the others to join; who has not "submitted" has not joined
   bool group = false;                ///< for a group to be made; who has not "submitted" has not called for it
 };
@@ -59,9 +59,9 @@ struct Verdict {
 };
 Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set);
 /// Why a submission can never be complete, or a group never be made.
-std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& left);
+std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& departed);
 /// Why nothing can be decided any more: those who decide have left.
-std::string nothing_more(const std::vector<std::int32_t>& left);
+std::string nothing_more(const std::vector<std::int32_t>& departed);
 /// Why an operation cannot run that these absent ranks are needed for: one of them is its root; each sends and
 /// receives; it is a product of scaled numbers.
 std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root);
@@ -71,7 +71,7 @@ std::string scaled_product(const std::string& subject, core::CollectiveKind kind
 /// Why a group cannot be made.
 std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent);
 /// Why a join never ends.
-std::string endless(const std::string& join, const std::vector<std::int32_t>& left);
+std::string endless(const std::string& join, const std::vector<std::int32_t>& departed);
 /// Why a group cannot be made: this rank is in as many as it can be.
 std::string too_many_sets(const std::string& subject, std::int32_t rank, std::uint32_t most);
 /// Why the rank that says so ended the job.

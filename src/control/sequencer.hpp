@@ -67,7 +67,7 @@ class Sequencer {
   /// Decides on all that has been heard; call after a group of messages, and at `next_deadline`.
   void decide(Time now);
   /// Whether something ready waits until a batch has been completed: the completed counts are urgent then.
-  [[nodiscard]] bool waits_for_room() const noexcept;
+  [[nodiscard]] bool waits_for_completion() const noexcept;
   /// When `decide` must be called again though nothing was heard (an unanswered query); Time::max() for never.
   [[nodiscard]] Time next_deadline() const noexcept;
 

@@ -205,8 +205,8 @@ bool ControlLoop::publish() {
       engine_.board.ring(published);
     }
     outbox.counts.clear();
-    if (outbox.left) {
-      engine_.to_leader.add(*std::exchange(outbox.left, std::nullopt));
+    if (outbox.departed) {
+      engine_.to_leader.add(*std::exchange(outbox.departed, std::nullopt));
       loud = true;
       posted += engine_.to_leader.post(engine_.board);
       moved |= posted > 0;
@@ -234,9 +234,9 @@ bool ControlLoop::read_log() {
     if (engine_.deferred.logs(LogLevel::info)) record_plans(entry);
     engine_.participant.on_log(entry, actions_);  // refuses what no log can hold
     engine_.sets.on_log(entry);
-    if (!engine_.participant.left().empty()) {
+    if (!engine_.participant.departed().empty()) {
       engine_.sets.close_express();
-      engine_.messenger.on_left(engine_.participant.left(),
+      engine_.messenger.on_departed(engine_.participant.departed(),
                                 base::now() + base::from_seconds(engine_.settings.latch_timeout_s));
     }
     std::vector<control::Action> actions = std::exchange(actions_, {});  // none is left when one of them throws
@@ -386,7 +386,7 @@ void ControlLoop::on_death(int local_rank) {
   read_log();
   const int rank =
       engine_.topology.nodes[static_cast<std::size_t>(engine_.topology.node)][static_cast<std::size_t>(local_rank)];
-  if (engine_.participant.has_left(rank)) {  // whose part in what is still open here is done
+  if (engine_.participant.has_departed(rank)) {  // whose part in what is still open here is done
     while (!engine_.ending.is_closed() && !engine_.ending.faulted() && execution_.move(base::now())) {
     }
   }
@@ -395,7 +395,7 @@ void ControlLoop::on_death(int local_rank) {
     return;
   }
   if (engine_.ending.is_closed() || engine_.ending.faulted()) return;
-  if (engine_.participant.has_left(rank) && engine_.executor.open() == 0) return close_log();
+  if (engine_.participant.has_departed(rank) && engine_.executor.open() == 0) return close_log();
   engine_.ending.record(
       Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
 }
@@ -408,10 +408,10 @@ bool ControlLoop::judge_losses() {
   if (losses.empty()) return false;
   read_log();  // it may have been written since this pass read it, and before the connection was closed
   if (engine_.ending.is_closed() || engine_.ending.faulted()) losses.clear();
-  const auto may_have_left = [this](const Ending::Loss& loss) KOLO_REQUIRES(kDriving) {
-    return engine_.ending.is_leaving() || (engine_.participant.has_left(loss.rank) && engine_.executor.open() == 0);
+  const auto may_have_departed = [this](const Ending::Loss& loss) KOLO_REQUIRES(kDriving) {
+    return engine_.ending.is_leaving() || (engine_.participant.has_departed(loss.rank) && engine_.executor.open() == 0);
   };
-  const auto told = std::stable_partition(losses.begin(), losses.end(), may_have_left);
+  const auto told = std::stable_partition(losses.begin(), losses.end(), may_have_departed);
   const bool is_any = told != losses.end();
   for (auto loss = told; loss != losses.end(); ++loss)
     engine_.ending.announce_loss(loss->rank, ErrorCode::rank_lost, loss->reason);
@@ -431,7 +431,7 @@ void ControlLoop::close_log() {
   engine_.ending.close(Status(ErrorCode::rank_lost, control::nothing_more(engine_.participant.first_to_leave())));
   for (std::size_t i = engine_.open.size(); i-- > 0;) {
     Operation& operation = engine_.open[i];
-    if (operation.joins || is_negotiating(operation))
+    if (operation.is_join || is_negotiating(operation))
       engine_.open.complete(operation, engine_.ending.closed_as());  // else it runs
   }
   messages_.close(engine_.ending.closed_as());

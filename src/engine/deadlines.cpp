@@ -25,7 +25,7 @@ void Deadlines::check(Operation& operation, base::Time now) {
   const base::Duration patience = base::from_seconds(engine_.settings.latch_timeout_s);
   const double waited = base::to_seconds(now - operation.waiting.since);
   if (operation.waiting.overdue && now >= operation.latch_at) {
-    const bool is_group = !operation.joins && core::traits_of(operation.signature->kind).makes_set;
+    const bool is_group = !operation.is_join && core::traits_of(operation.signature->kind).makes_set;
     const std::string why = control::unanswered(describe(operation), is_group, waited, describe_silence());
     engine_.ending.record(Status(ErrorCode::timeout, why));
     return;
@@ -78,7 +78,7 @@ void Deadlines::ask_who_is_late(Operation& operation, base::Time now) {
   if (operation.done()) return;
   // Submitted and asked about in one pass it has not waited at all, which would mean that a rank has left.
   const double waited = std::max(base::to_seconds(now - operation.waiting.since), kLeastWait);
-  const auto slot = operation.joins ? std::nullopt : slot_of(operation);
+  const auto slot = operation.is_join ? std::nullopt : slot_of(operation);
   if (operation.entry->sequence != nullptr && operation.is_waiting) {
     engine_.participant.ask_call(operation.entry->set, operation.call, operation.signature->kind, waited);
   } else if (operation.entry->sequence == nullptr && slot) {
@@ -91,7 +91,7 @@ void Deadlines::ask_who_is_late(Operation& operation, base::Time now) {
 
 /// By which the participant knows it; none: its batch runs.
 std::optional<control::SlotId> Deadlines::slot_of(const Operation& operation) const {
-  if (operation.joins) return engine_.sets.joins.find(operation.entry->set)->slot;
+  if (operation.is_join) return engine_.sets.joins.find(operation.entry->set)->slot;
   return is_negotiating(operation) ? operation.entry->slot : std::nullopt;
 }
 
@@ -108,7 +108,7 @@ control::Answer::Wait Deadlines::wait_of(const Operation& operation) const {
 }
 
 std::string Deadlines::describe(const Operation& operation) const {
-  if (operation.joins) return control::join_of(engine_.sets.words_of(operation.entry->set));
+  if (operation.is_join) return control::join_of(engine_.sets.words_of(operation.entry->set));
   const control::Answer::Wait wait = wait_of(operation);
   return control::subject(engine_.sets.words_of(wait.set), wait.name, wait.round, wait.members);
 }
@@ -153,7 +153,7 @@ std::optional<control::Answer::Wait> Deadlines::oldest_wait() const {
 }
 
 bool Deadlines::concerns(const control::Stalled& stall, const Operation& operation) const {
-  if (!is_negotiating(operation) || stall.join || operation.joins) return false;
+  if (!is_negotiating(operation) || stall.join || operation.is_join) return false;
   const control::Answer::Wait wait = wait_of(operation);
   return wait.set == stall.set && wait.name == stall.name && wait.round == stall.round && wait.members == stall.members;
 }

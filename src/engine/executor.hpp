@@ -37,7 +37,7 @@ struct Batch {
   Status status;
   // Where rows differ by rank each member has an outcome and an end of its own; else these are empty.
   std::vector<std::uint32_t> member_of;  ///< by run
-  std::vector<std::uint32_t> runs_left;  ///< by member: those that are not over
+  std::vector<std::uint32_t> runs_open;  ///< by member: those that are not over
   std::vector<Status> outcomes;          ///< by member, of its runs that are over
   [[nodiscard]] const Status& outcome_of(std::size_t member) const {
     return status.ok() && !outcomes.empty() ? outcomes[member] : status;

@@ -23,7 +23,7 @@ void OpenOperations::complete(Operation& operation, const Status& status) {
   Entry& entry = *operation.entry;
   const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
   // Before the handle is done: its owner may submit the name again at once.
-  if (operation.joins) {
+  if (operation.is_join) {
     sets_.sequence_of(entry.set).end_join();
   } else if (entry.sequence == nullptr) {
     finish_entry(entry);

@@ -195,7 +195,7 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
   }
   // Without the lock, for which who is woken would have to wait. The driver holds this object.
   if (wakes) changed_.notify_all();
-  state_.fetch_or(kSettled, std::memory_order_release);
+  state_.fetch_or(kReleased, std::memory_order_release);
   return callbacks;
 }
 

@@ -124,13 +124,13 @@ class HandleState {
     kFailed = 2,    ///< and is no success
     kAwaited = 4,   ///< somebody is interested
     kAttended = 8,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
-    kSettled = 16,  ///< done, and who attended when it was has been seen to
+    kReleased = 16,  ///< done, and who attended when it was has been seen to
   };
   std::atomic<unsigned> state_{0};
 
  public:
   // -- the driver's
-  bool joins = false;       ///< a join: constant
+  bool is_join = false;       ///< a join: constant
   bool is_waiting = false;  ///< of a call without a name: for the log
   std::size_t open_index = 0;
   Waiting waiting;
@@ -165,7 +165,7 @@ class HandleState {
   }
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
   /// Done, and the driver will not touch it any more.
-  [[nodiscard]] bool settled() const noexcept { return (state_.load(std::memory_order_acquire) & kSettled) != 0; }
+  [[nodiscard]] bool released() const noexcept { return (state_.load(std::memory_order_acquire) & kReleased) != 0; }
   [[nodiscard]] bool failed() const noexcept { return (state_.load(std::memory_order_acquire) & kFailed) != 0; }
   /// After `done`. `failed` is the quick way to ask for success.
   [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
@@ -198,7 +198,7 @@ class HandleState {
     unsigned before = state_.load(std::memory_order_relaxed);
     do {
       if ((before & (kAttended | kDone)) != 0) return false;
-    } while (!state_.compare_exchange_weak(before, before | kDone | kSettled, std::memory_order_acq_rel,
+    } while (!state_.compare_exchange_weak(before, before | kDone | kReleased, std::memory_order_acq_rel,
                                            std::memory_order_relaxed));
     was_awaited = (before & kAwaited) != 0;
     return true;
@@ -225,7 +225,7 @@ using OperationPtr = std::shared_ptr<Operation>;
 /// Makes the operation of an earlier call ready for another one, if nobody else holds it; whether it did. One that
 /// failed is left alone: who held it last may have read its outcome, and the count of holders says nothing about when.
 inline bool try_reuse(const OperationPtr& operation) noexcept {
-  if (!operation || operation.use_count() != 1 || !operation->settled() || operation->failed()) return false;
+  if (!operation || operation.use_count() != 1 || !operation->released() || operation->failed()) return false;
   operation->reset();
   return true;
 }

@@ -27,7 +27,7 @@ const char* reason_of(control::PlanEnd why) {
     return "ranks disagree about a tensor of it";
   case control::PlanEnd::evicted:
     return "there are more names than KOLO_CACHE_CAPACITY";
-  case control::PlanEnd::left:
+  case control::PlanEnd::departed:
     return "a rank has left";
   case control::PlanEnd::joined:
     return "a rank has joined";
@@ -71,7 +71,7 @@ std::string record_of(const Batch& batch, std::uint32_t plan_key, const data::Ba
 }
 
 std::string record_of(const Operation& operation) {
-  if (operation.joins) return "join";
+  if (operation.is_join) return "join";
   const core::Signature& signature = *operation.signature;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < operation.buffers.size(); ++i) {

@@ -21,7 +21,7 @@ Sequence::Sequence(core::SetId set, NameTable& names) : entry_(set, names), join
 OperationPtr Sequence::take() {
   const base::MutexLock lock(mutex_);
   OperationPtr operation;
-  if (!kept_.empty() && kept_.front()->settled()) {
+  if (!kept_.empty() && kept_.front()->released()) {
     operation = std::move(kept_.front());
     kept_.pop_front();
     if (!try_reuse(operation)) operation.reset();  // it failed, or somebody has it

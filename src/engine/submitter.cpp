@@ -79,7 +79,7 @@ OperationPtr Submitter::join(SetState& set, bool counts, std::optional<std::chro
   signature->kind = core::CollectiveKind::barrier;
   auto operation = std::make_shared<Operation>();
   operation->signature = signature;
-  operation->joins = true;
+  operation->is_join = true;
   driving_.give_engine(*operation);
   operation->timeout = timeout;
   operation->entry = &set.sequence.join_entry();

@@ -66,7 +66,7 @@ class LeaderOfTwoNodes : public ::testing::Test {
 
 TEST_F(LeaderOfTwoNodes, WhatWasHeardIsOwedUntilItHasBeenPassedOn) {
   EXPECT_FALSE(leader_.has_news());
-  const Bytes frame = frame_of(Left{1});
+  const Bytes frame = frame_of(Departed{1});
   channel_.incoming.push_back(
       [&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   EXPECT_TRUE(leader_.service_sockets());
@@ -78,8 +78,8 @@ TEST_F(LeaderOfTwoNodes, WhatWasHeardIsOwedUntilItHasBeenPassedOn) {
   Bytes entry;
   ASSERT_TRUE(board_.next_log_entry(entry));
   const LogEntry read = decode_log(ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<RankLeft>(read));
-  EXPECT_EQ(std::get<RankLeft>(read).rank, 1);
+  ASSERT_TRUE(std::holds_alternative<RankDeparted>(read));
+  EXPECT_EQ(std::get<RankDeparted>(read).rank, 1);
 }
 
 /// A message that the sequencer refuses ends in a fatal error, and does not stand in the way of the words that say so.
@@ -112,7 +112,7 @@ TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
 }
 
 TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
-  const Bytes frame = frame_of(Left{1});
+  const Bytes frame = frame_of(Departed{1});
   channel_.incoming.push_back(
       [&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
@@ -243,8 +243,8 @@ TEST_F(LeaderOfAGroup, WakesTheMembersAlone) {
     EXPECT_TRUE(wakes(2, entry)) << entry.index();
     EXPECT_FALSE(wakes(3, entry)) << entry.index();
   }
-  EXPECT_TRUE(wakes(2, RankLeft{0}));
-  EXPECT_TRUE(wakes(3, RankLeft{3})) << "that is for all";
+  EXPECT_TRUE(wakes(2, RankDeparted{0}));
+  EXPECT_TRUE(wakes(3, RankDeparted{3})) << "that is for all";
 }
 
 TEST_F(LeaderOfAGroup, NamesTheLeaderAboveThatDoesNotAnswerForAGroupThatIsMade) {
@@ -342,7 +342,7 @@ TEST_F(LeaderOfOneRank, HearsWhatARankSubmittedBeforeItsDeparture) {
   const std::uint64_t before = batches_;
   board_.publish_count(ids_[0], named(2));
   Bytes departure;
-  encode(UpMessage(Left{0}), departure);
+  encode(UpMessage(Departed{0}), departure);
   ASSERT_TRUE(board_.post(ByteView(departure.data(), departure.size())));
   while (!leader_.ended()) leader_.step(base::now());
   read();

@@ -198,7 +198,7 @@ class RecordedWorld {
         moved |= !out.empty();
         for (const UpMessage& message : out.messages) say(child, message);
         for (const auto& [id, word] : out.counts) say(child, Counted{id, word});
-        if (out.left) say(child, *out.left);
+        if (out.departed) say(child, *out.departed);
       }
       pass_up();
       of_sequencer.push_back({Heard::From::program, 0, {}, {}});

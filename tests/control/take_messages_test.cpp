@@ -13,7 +13,7 @@ namespace {
 struct Posting {
   void post() {
     Bytes bytes;
-    encode(UpMessage(Left{0}), bytes);
+    encode(UpMessage(Departed{0}), bytes);
     posted.push_back(bytes);
     ++rung;
   }

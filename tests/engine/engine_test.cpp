@@ -398,10 +398,10 @@ TEST_F(EngineOfTwo, HearsTheEndOfTheLogByThatOfItsLeader) {
     engine_->shutdown(kPatience);
     return std::chrono::steady_clock::now() - begun;
   });
-  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
+  EXPECT_TRUE(std::holds_alternative<control::Departed>(hear()));
   await_sleep(leaver.load());
   link_->say_last = [&] {
-    say(control::RankLeft{0});
+    say(control::RankDeparted{0});
     say(control::Closed{});
   };
   link_->end_leader();
@@ -419,8 +419,8 @@ TEST_F(EngineOfTwo, LeavesWhenItsLeaderHasLeftAndIsGone) {
     engine_->shutdown(kPatience);
     return std::chrono::steady_clock::now() - begun;
   });
-  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
-  say(control::RankLeft{0});
+  EXPECT_TRUE(std::holds_alternative<control::Departed>(hear()));
+  say(control::RankDeparted{0});
   link_->wake(1);
   while (engine_->metrics().log_entries < 1) std::this_thread::yield();
   await_sleep(leaver.load());
@@ -433,13 +433,13 @@ TEST_F(EngineOfTwo, LeavesWhenItsLeaderHasLeftAndIsGone) {
 /// Who hears first that all have left closes its connections, and this rank may see that before it reads why.
 TEST_F(EngineOfTwo, TakesNoDepartureForALoss) {
   auto left = std::async(std::launch::async, [&] { engine_->shutdown(kPatience); });
-  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
+  EXPECT_TRUE(std::holds_alternative<control::Departed>(hear()));
   transport_->lost.store(true);
   while (transport_->lost.load()) link_->wake(1);
   static_cast<void>(engine_->metrics());  // the pass that was told is over
   control::Bytes message;
   EXPECT_FALSE(leader_->receive(1, message)) << "it tells of a loss";
-  say(control::RankLeft{0});
+  say(control::RankDeparted{0});
   say(control::Closed{});
   link_->wake(1);
   left.get();
@@ -459,10 +459,10 @@ TEST_F(EngineOfTwo, SaysWhatItSubmittedBeforeItSaysThatItLeaves) {
   const OperationPtr second = submit_barrier(true);  // unheard: the thread that shuts down finds it
   auto left = std::async(std::launch::async, [&] { engine_->shutdown(kPatience); });
   control::UpMessage message = hear();
-  while (!std::holds_alternative<control::Left>(message)) message = hear();
+  while (!std::holds_alternative<control::Departed>(message)) message = hear();
   EXPECT_EQ(leader_->count(1, kId), (control::CountWord{1, 2}));
   say(control::BatchAppended{core::kGlobalSet, {kId}});
-  say(control::RankLeft{0});
+  say(control::RankDeparted{0});
   say(control::Closed{});
   link_->wake(1);
   left.get();

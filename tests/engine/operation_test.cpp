@@ -61,7 +61,7 @@ TEST(Operation, CallbacksAreHandedOutInOrderAndNoneAfterwards) {
   EXPECT_TRUE(late) << "the caller still has it";
 }
 
-TEST(Operation, IsSettledOnceNobodyIsLeftToBeSeenTo) {
+TEST(Operation, IsReleasedOnceNobodyIsLeftToBeSeenTo) {
   for (const bool fails : {false, true}) {
     for (const bool is_attended : {false, true}) {
       Operation operation;
@@ -69,16 +69,16 @@ TEST(Operation, IsSettledOnceNobodyIsLeftToBeSeenTo) {
       if (is_attended) {
         EXPECT_TRUE(operation.add_callback(callback));
       }
-      EXPECT_FALSE(operation.settled());
+      EXPECT_FALSE(operation.released());
       bool was_awaited = false;
       const Status outcome = fails ? Status(ErrorCode::timeout, "too late") : Status();
       EXPECT_EQ(operation.complete(outcome, was_awaited).size(), is_attended ? 1U : 0U);
-      EXPECT_TRUE(operation.settled());
+      EXPECT_TRUE(operation.released());
       callback = [](const Status&) {};
       EXPECT_FALSE(operation.add_callback(callback));
-      EXPECT_TRUE(operation.settled()) << "who comes late changes nothing";
+      EXPECT_TRUE(operation.released()) << "who comes late changes nothing";
       operation.reset();
-      EXPECT_FALSE(operation.settled());
+      EXPECT_FALSE(operation.released());
     }
   }
 }
@@ -89,7 +89,7 @@ TEST(Operation, CompletesWithoutACallWhereNobodyAttends) {
   bool was_awaited = false;
   EXPECT_TRUE(operation.complete_unattended(was_awaited));
   EXPECT_TRUE(was_awaited);
-  EXPECT_TRUE(operation.done() && operation.settled() && operation.outcome().ok());
+  EXPECT_TRUE(operation.done() && operation.released() && operation.outcome().ok());
   Operation attended;
   std::function<void(const Status&)> callback = [](const Status&) {};
   EXPECT_TRUE(attended.add_callback(callback));

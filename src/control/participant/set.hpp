@@ -26,7 +26,7 @@ struct PlannedPart {
   std::uint32_t number = 0;
   std::vector<SlotId> members;
   std::size_t submitted = 0;
-  bool reported = false;  ///< an Interest in its present state has been sent
+  bool reported = false;  ///< a `PartAwaited` of its present state has been sent
   [[nodiscard]] bool partial() const noexcept { return submitted > 0 && submitted < members.size(); }
 };
 
@@ -49,7 +49,7 @@ struct Set {
   core::TensorId base = 0;
   Members members;
   bool member = false;      ///< this rank is
-  bool has_left = false;    ///< some member has left
+  bool has_departed = false;    ///< some member has left
   bool is_dropped = false;  ///< by this rank's program
   bool said_so = false;     ///< and this rank has done with it
   SlotId join = kNoSlot;    ///< of this rank, which has joined

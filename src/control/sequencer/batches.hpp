@@ -28,14 +28,14 @@
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_table.hpp"
-#include "control/sequencer/unnamed_calls.hpp"
+#include "control/sequencer/call_order.hpp"
 
 namespace kolo::control::sequencer {
 
 class Batches {
  public:
   Batches(const SequencerOptions& options, Log& log, TensorTable& tensors, SetTable& sets, Failures& failures,
-          ReadySets& ready, Plans& plans, UnnamedCalls& calls)
+          ReadySets& ready, Plans& plans, CallOrder& calls)
       : options_(options), log_(log), tensors_(tensors), sets_(sets), failures_(failures), ready_(ready), plans_(plans),
         calls_(calls) {}
 
@@ -53,7 +53,7 @@ class Batches {
   void desert(Set& set);
 
   /// Whether something ready waits until a batch has been completed.
-  [[nodiscard]] bool waits_for_room() const;
+  [[nodiscard]] bool waits_for_completion() const;
 
  private:
   [[nodiscard]] bool begins_step(const Set& set, const Queued& next) const;
@@ -68,7 +68,7 @@ class Batches {
   Failures& failures_;
   ReadySets& ready_;
   Plans& plans_;
-  UnnamedCalls& calls_;
+  CallOrder& calls_;
   std::uint64_t readied_ = 0;  ///< how often something has become ready
 };
 

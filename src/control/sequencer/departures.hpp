@@ -14,30 +14,30 @@ namespace kolo::control::sequencer {
 class Departures {
  public:
   explicit Departures(int size)
-      : left_(static_cast<std::size_t>(size), false), gone_(static_cast<std::size_t>(size), false) {}
+      : departed_(static_cast<std::size_t>(size), false), gone_(static_cast<std::size_t>(size), false) {}
 
-  [[nodiscard]] bool has_left(std::int32_t rank) const { return left_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool has_departed(std::int32_t rank) const { return departed_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool has_gone(std::int32_t rank) const { return gone_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] bool any_left(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, left_); }
+  [[nodiscard]] bool any_departed(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, departed_); }
   [[nodiscard]] bool any_gone(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, gone_); }
-  [[nodiscard]] bool have_all_left() const { return std::find(left_.begin(), left_.end(), false) == left_.end(); }
+  [[nodiscard]] bool have_all_departed() const { return std::find(departed_.begin(), departed_.end(), false) == departed_.end(); }
 
   /// Of these ranks those that have left, in the same order.
-  [[nodiscard]] std::vector<std::int32_t> left_of(const std::vector<std::int32_t>& ranks) const {
-    std::vector<std::int32_t> left;
-    std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(left),
-                 [this](std::int32_t rank) { return has_left(rank); });
-    return left;
+  [[nodiscard]] std::vector<std::int32_t> departed_of(const std::vector<std::int32_t>& ranks) const {
+    std::vector<std::int32_t> departed;
+    std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(departed),
+                 [this](std::int32_t rank) { return has_departed(rank); });
+    return departed;
   }
 
-  void leave(std::int32_t rank) { left_[static_cast<std::size_t>(rank)] = true; }
+  void leave(std::int32_t rank) { departed_[static_cast<std::size_t>(rank)] = true; }
   void go(std::int32_t rank) { gone_[static_cast<std::size_t>(rank)] = true; }
 
   /// Of these ranks, which have left, those whose leaving is not the consequence of another's. Ranks ascend.
   [[nodiscard]] std::vector<std::int32_t> first_of(const std::vector<std::int32_t>& ranks) {
     if (first_to_leave_.empty()) {
-      for (std::size_t rank = 0; rank < left_.size(); ++rank) {
-        if (left_[rank]) first_to_leave_.push_back(static_cast<std::int32_t>(rank));
+      for (std::size_t rank = 0; rank < departed_.size(); ++rank) {
+        if (departed_[rank]) first_to_leave_.push_back(static_cast<std::int32_t>(rank));
       }
     }
     std::vector<std::int32_t> culprits;
@@ -54,7 +54,7 @@ class Departures {
     return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t r) { return marked[static_cast<std::size_t>(r)]; });
   }
 
-  std::vector<bool> left_;
+  std::vector<bool> departed_;
   std::vector<bool> gone_;
   std::vector<std::int32_t> first_to_leave_;  ///< empty: no submission has failed yet
 };

@@ -49,7 +49,7 @@ class Failures {
   }
   /// One that all its members that have left will never make.
   void fail_without_members(const Request& request) {
-    give_up(request, departures_.left_of(sets_.members_of(request)));
+    give_up(request, departures_.departed_of(sets_.members_of(request)));
   }
   /// The set is removed.
   void forget(core::SetId set) {

@@ -8,7 +8,7 @@
 //   begin    Once a step repeats the last one's tensors, its order is cut into batches by the threshold; from then on
 //            each batch is one short entry. No plan begins in a set that a member has left or joined in, and none in
 //            one that is about to end.
-//   break    An `Interest`, or a warning about a tensor that only waits for its batch (`unblock`), breaks the plan:
+//   break    An `PartAwaited`, or a warning about a tensor that only waits for its batch (`unblock`), breaks the plan:
 //            what is ready is appended, the place is remembered as a cut, and the plan is learned anew.
 //   void     A new generation, a failed member, an eviction, a member that joins, and one that leaves void it
 //            (`PlanEnd`). Whoever changes such a thing calls `void_plan` first.
@@ -32,7 +32,7 @@ class Plans {
   Plans(const SequencerOptions& options, Log& log, TensorTable& tensors, SetTable& sets, ReadySets& ready)
       : options_(options), log_(log), tensors_(tensors), sets_(sets), ready_(ready) {}
 
-  void on(const Interest& message);
+  void on(const PartAwaited& message);
   /// The set's step ends here; defines a plan when one is due.
   void end_step(Set& set);
   /// Of a set that has one. The plan's ready members queue by themselves: those of complete batches in their batch's

@@ -68,7 +68,7 @@ struct Set {
   std::uint64_t joins = 0;       ///< that have ended
 
   // Leaving (departures.hpp).
-  bool has_left = false;  ///< some member has
+  bool has_departed = false;  ///< some member has
   bool has_gone = false;  ///< some member has left, and its process has ended or cannot be reached
 };
 

@@ -31,7 +31,7 @@ void Protocol::start_send(Message& send) {
   sending_.give_id(send);
   if (!send.is_late) send.there = send.bytes;
   if (send.peer == rank_) return send_to_self(send);
-  if (departed_.count(send.peer) > 0) return open_.end(send, has_left(send));
+  if (departed_.count(send.peer) > 0) return open_.end(send, has_departed(send));
   sending_.start(send);
 }
 
@@ -182,15 +182,15 @@ bool Protocol::is_gone(std::uint64_t set) const { return set != 0 && set <= last
 
 /// What the rank has said last comes first: it may have taken a message. This rank hears of itself, too, and waits for
 /// the others as before.
-void Protocol::on_left(int rank, base::Time until) {
+void Protocol::on_departed(int rank, base::Time until) {
   if (rank == rank_ || !closed_.ok() || !departed_.emplace(rank, until).second) return;
   const bool is_here = until == base::Time::min();
   while (is_here && channels_.take(*this)) {
   }
   const std::vector<Message*> open = open_.all();
   for (Message* message : open) {
-    if (message->way == Message::Way::send && message->peer == rank) give_up(*message, has_left(*message));
-    if (message->is_withdrawn && message->source == rank) give_up(*message, has_left(*message));
+    if (message->way == Message::Way::send && message->peer == rank) give_up(*message, has_departed(*message));
+    if (message->is_withdrawn && message->source == rank) give_up(*message, has_departed(*message));
   }
   receiving_.end_unasked(rank);
   sending_.drop(rank);
@@ -226,7 +226,7 @@ void Protocol::receive_nothing_from(int rank) {
   }
   for (Message* receive : lost) {
     matching_.remove(*receive);
-    open_.end(*receive, has_left(*receive));
+    open_.end(*receive, has_departed(*receive));
   }
 }
 

@@ -66,7 +66,7 @@ class Protocol final : private FrameHandler {
   void on_set_gone(std::uint64_t set);
   /// A rank has left the job, and sends nothing more. What it has sent may come until then; `Time::min()`: all of it is
   /// in the channel.
-  void on_left(int rank, base::Time until);
+  void on_departed(int rank, base::Time until);
 
   /// Moves what can be moved; whether anything was.
   bool progress();

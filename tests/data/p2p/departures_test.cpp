@@ -5,7 +5,7 @@
 // The data of some sends comes after their calls, piece by piece.
 //
 // What a rank hears of the others apart from frames it reads from the job's log, at its own pace: that a group has been
-// made (`on_set`), that all its members have dropped it (`on_set_gone`), that a rank has left (`on_left`), that one has
+// made (`on_set`), that all its members have dropped it (`on_set_gone`), that a rank has left (`on_departed`), that one has
 // died (`close`). The rest is as the engine does it: a rank with nothing open takes no frames; a rank that leaves first
 // waits until its frames are in their channels, but not for ever, and goes on to move what it has open; a rank that has
 // died does nothing any more.
@@ -228,7 +228,7 @@ class Job {
       if (is_member(entry.which, rank)) network_[rank].on_set_gone(entry.which);
       break;
     case Entry::Kind::left:
-      network_[rank].on_left(other,
+      network_[rank].on_departed(other,
                              place(other).node == own.node ? base::Time::min() : begin_ + std::chrono::seconds(1));
       break;
     case Entry::Kind::died:

@@ -223,7 +223,7 @@ TEST(Protocol, ARankThatHasLeftIsHeardToItsEnd) {
   network[0].start(other.message);
   Flood flood(network, 1, 0);
   ASSERT_EQ(flood.send(12), 12U);
-  network[0].on_left(1, base::Time::min());
+  network[0].on_departed(1, base::Time::min());
   EXPECT_EQ(network.under_way(), 0U);
 }
 
@@ -753,7 +753,7 @@ TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
     network[0].start(any.message);
     network[0].start(to_left.message);
     network[1].start(early.message);
-    network[0].on_left(1, until);
+    network[0].on_departed(1, until);
     network.settle();
     EXPECT_TRUE(from_left.message.done() && from_left.message.status.ok()) << "what it has sent still comes";
     network[0].expire(base::now());
@@ -766,7 +766,7 @@ TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
     Letter late(kReceive, 1, 7, 4);
     network[0].start(late.message);
     EXPECT_EQ(late.message.status.code(), ErrorCode::rank_lost);
-    network[0].on_left(2, until);
+    network[0].on_departed(2, until);
     network[0].expire(base::now());
     EXPECT_EQ(any.message.status.message(),
               "recv of up to 4 elements of uint8 from any rank with tag 8: all other ranks have left the job");
@@ -779,8 +779,8 @@ TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
   Letter any(kReceive, kAny, 7, 4), to_itself(kSend, 0, 8, 99999), from_itself(kReceive, 0, 8, 99999);
   network[0].start(any.message);
   network[0].start(to_itself.message);
-  network[0].on_left(0, base::Time::min());
-  network[0].on_left(1, base::Time::min());
+  network[0].on_departed(0, base::Time::min());
+  network[0].on_departed(1, base::Time::min());
   EXPECT_FALSE(any.message.done() || to_itself.message.done());
   Letter late(kReceive, kAny, 7, 4);
   network[0].start(late.message);
@@ -794,7 +794,7 @@ TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
   }
   Letter last(kReceive, kAny, 7, 4);
   network[0].start(last.message);
-  network[0].on_left(2, base::Time::min());
+  network[0].on_departed(2, base::Time::min());
   EXPECT_EQ(last.message.status.message(),
             "recv of up to 4 elements of uint8 from any rank with tag 7: all other ranks have left the job");
 }
@@ -822,7 +822,7 @@ TEST(Protocol, WhoLeavesMayHaveTakenAMessageJustBefore) {
   network.step(1);
   ASSERT_TRUE(receive.message.done());
   ASSERT_FALSE(send.message.done());
-  network[0].on_left(1, base::Time::min());
+  network[0].on_departed(1, base::Time::min());
   EXPECT_TRUE(send.message.done() && send.message.status.ok()) << send.message.status.message();
 }
 
@@ -834,7 +834,7 @@ TEST(Protocol, WhoHasLeftIsAskedForNothingMore) {
   network[0].start(send.message);
   network.step(1);
   ASSERT_EQ(receive.message.state, Message::State::moving);
-  network[1].on_left(0, base::Time::min());
+  network[1].on_departed(0, base::Time::min());
   EXPECT_EQ(receive.message.status.message(),
             "recv of up to 50000 elements of uint8 from any rank with any tag: rank 0 has left the job");
   EXPECT_FALSE(network[1].is_busy());
@@ -897,7 +897,7 @@ TEST_P(Every, ASenderThatEndsWithTheJobIsNoReason) {
         EXPECT_EQ(std::count(receive.memory.begin(), receive.memory.end(), std::byte{0x5A}), 50000);
         continue;
       }
-      if (leaves) network[1].on_left(0, base::Time::min());
+      if (leaves) network[1].on_departed(0, base::Time::min());
       if (!receive.message.done()) network[1].close(Status(ErrorCode::rank_lost, "rank 2 died"));
       EXPECT_EQ(receive.message.status.code(), ErrorCode::rank_lost);
       EXPECT_EQ(network.permits(), 0U);

@@ -10,16 +10,16 @@
 #include <memory>
 #include <vector>
 
-#include "control/participant/left_ranks.hpp"
+#include "control/participant/departed_ranks.hpp"
 #include "control/participant/publisher.hpp"
 
 namespace kolo::control::participant {
 
-class UnnamedCalls {
+class OwnCalls {
  public:
-  UnnamedCalls(std::int32_t rank, SlotTable& slots, LeftRanks& left, Publisher& publisher,
+  OwnCalls(std::int32_t rank, SlotTable& slots, DepartedRanks& departed, Publisher& publisher,
                ParticipantCounters& counters)
-      : rank_(rank), slots_(slots), left_(left), publisher_(publisher), counters_(counters) {}
+      : rank_(rank), slots_(slots), departed_(departed), publisher_(publisher), counters_(counters) {}
 
   /// Calls of the set's sequence, the first of them of this number. The set is one that this rank may submit to.
   void call(Set& set, const std::shared_ptr<const core::Signature>& signature, core::Round first, std::uint64_t count);
@@ -39,7 +39,7 @@ class UnnamedCalls {
  private:
   const std::int32_t rank_;
   SlotTable& slots_;
-  LeftRanks& left_;
+  DepartedRanks& departed_;
   Publisher& publisher_;
   ParticipantCounters& counters_;
   std::vector<Set*> grown_;  ///< sets of whose sequences there is something to say

@@ -7,7 +7,7 @@
 // one place for it, of priority 0, while it is not empty; when it comes to the front, one batch is appended, and what
 // is left goes to the end.
 //
-// A member that leaves has said how far it had come (`Left`): no call beyond that can run. That is said once somebody
+// A member that leaves has said how far it had come (`Departed`): no call beyond that can run. That is said once somebody
 // has made one (`SequenceEnded`), or at once, if somebody had.
 #pragma once
 
@@ -22,9 +22,9 @@
 
 namespace kolo::control::sequencer {
 
-class UnnamedCalls {
+class CallOrder {
  public:
-  UnnamedCalls(const SequencerOptions& options, Log& log, SetTable& sets, Departures& departures, ReadySets& ready)
+  CallOrder(const SequencerOptions& options, Log& log, SetTable& sets, Departures& departures, ReadySets& ready)
       : options_(options), log_(log), sets_(sets), departures_(departures), ready_(ready) {}
 
   void on(SequenceGrown message);
