@@ -114,39 +114,41 @@ std::shared_ptr<detail::HandleState> make_call(engine::Engine& engine, engine::S
   return operation;
 }
 
-/// The turn of a blocking call without a name.
-class Turn {
+/// A blocking call without a name, from its reservation to its end.
+class BlockingCall {
  public:
-  Turn(engine::Engine& engine, engine::SetState& set)
-      : engine_(engine), set_(set), turn_(engine.submitter().begin_call(set)) {}
-  ~Turn() {
-    if (!is_over_) engine_.submitter().end_call(set_, turn_, nullptr);
+  BlockingCall(engine::Engine& engine, engine::SetState& set)
+      : engine_(engine), set_(set), reserved_(engine.submitter().begin_call(set)) {}
+  ~BlockingCall() {
+    if (!is_over_) engine_.submitter().end_call(set_, reserved_, nullptr);
   }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  BlockingCall(const BlockingCall&) = delete;
+  BlockingCall& operator=(const BlockingCall&) = delete;
   /// Whether the call has avoided the log.
-  [[nodiscard]] bool express(const engine::ExpressCall& call) { return engine_.submitter().express(set_, turn_, call); }
+  [[nodiscard]] bool express(const engine::ExpressCall& call) {
+    return engine_.submitter().express(set_, reserved_, call);
+  }
   void give_to_log(const std::shared_ptr<detail::HandleState>& operation) {
     is_over_ = true;
-    engine_.submitter().end_call(set_, turn_, operation);
+    engine_.submitter().end_call(set_, reserved_, operation);
   }
 
  private:
   engine::Engine& engine_;
   engine::SetState& set_;
-  engine::Sequence::Turn turn_;
+  engine::Sequence::Reservation reserved_;
   bool is_over_ = false;
 };
 
 /// A call that does not avoid the log.
-void run_by_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail::HandleState>& operation,
+void run_by_log(engine::Engine& engine, BlockingCall& reserved, const std::shared_ptr<detail::HandleState>& operation,
                 CallResult* result) {
-  turn.give_to_log(operation);
+  reserved.give_to_log(operation);
   finish(engine, *operation, result);
 }
 
 /// A call on the CPU's memory avoids the log if that is possible; whether it did.
-bool run_by_express(Turn& turn, Request& request) {
+bool run_by_express(BlockingCall& reserved, Request& request) {
   const core::Signature& signature = request.signature;
   engine::ExpressCall call;
   call.kind = signature.kind;
@@ -166,7 +168,7 @@ bool run_by_express(Turn& turn, Request& request) {
       return request.outputs.first.of_gather(call.kind, parts, call.dtype, call.buffer.output);
     return request.outputs.first.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
   };
-  return turn.express(call);
+  return reserved.express(call);
 }
 
 bool same_bits(double a, double b) noexcept {
@@ -308,23 +310,23 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   if (is_plain(parts) && !parts.send_as) {
     const Plain plain = check_plain(set, {}, parts);
     check_usable(engine, true);
-    Turn turn(engine, set);
-    engine.check_usable();  // the wait for the turn may have been long
-    if (turn.express(express_call(plain))) return;
-    return run_by_log(engine, turn, make_call(engine, set, make_request(set, {}, call)), result);
+    BlockingCall reserved(engine, set);
+    engine.check_usable();  // the wait for the reservation may have been long
+    if (reserved.express(express_call(plain))) return;
+    return run_by_log(engine, reserved, make_call(engine, set, make_request(set, {}, call)), result);
   }
   Request request = make_request(set, {}, call);
   check_usable(engine, true);
   prepare_device(group, {}, request);
   if (!may_avoid_log(request)) {
     const auto operation = make_call(engine, set, std::move(request));
-    Turn turn(engine, set);
-    return run_by_log(engine, turn, operation, result);
+    BlockingCall reserved(engine, set);
+    return run_by_log(engine, reserved, operation, result);
   }
-  Turn turn(engine, set);
-  engine.check_usable();  // the wait for the turn may have been long
-  if (!run_by_express(turn, request))
-    return run_by_log(engine, turn, make_call(engine, set, std::move(request)), result);
+  BlockingCall reserved(engine, set);
+  engine.check_usable();  // the wait for the reservation may have been long
+  if (!run_by_express(reserved, request))
+    return run_by_log(engine, reserved, make_call(engine, set, std::move(request)), result);
   if (result != nullptr && request.outputs.first.owns_result)
     *result = {std::move(request.outputs.first.result), std::move(request.outputs.received)};
 }

@@ -127,7 +127,7 @@ class Leader final : private ControlChannel::Handler {
   std::unordered_map<core::SetId, Members> members_;  ///< of each set but the world
   std::vector<char> wake_;                            ///< by local rank: has entries to read at once
   std::vector<Seen> seen_;                            ///< by local rank
-  std::deque<Bytes> waiting_;                ///< encoded entries that the log ring had no room for
+  std::deque<Bytes> waiting_;                ///< encoded entries that the log ring had no space for
   const base::Duration patience_;                     ///< for the leader above
   base::Time parent_due_ = base::Time::max();         ///< when it must have said something
   std::optional<Overdue> parent_asked_;      ///< about this

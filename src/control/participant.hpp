@@ -28,7 +28,7 @@
 // An entry that no log of this world can hold is refused by an Error (ranges.hpp).
 //
 // Its parts are in src/control/participant/: the table of names (`slot_table`), what it says (`publisher`), plans
-// (`planned_parts`), calls without a name (`unnamed_calls`), joining (`joins`), and who has left (`left_ranks`).
+// (`planned_parts`), calls without a name (`own_calls`), joining (`joins`), and who has left (`departed_ranks`).
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ class UpRanges {
   }
   void operator()(const PartAwaited& m) const {
     rank(m.rank);
-    require(!m.lacking.empty(), "an interest lacks nothing");
+    require(!m.lacking.empty(), "a part that is awaited lacks nothing");
   }
   void operator()(const Overdue& m) const {
     rank(m.rank);

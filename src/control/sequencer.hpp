@@ -9,7 +9,7 @@
 //   batches        what is ready, when it is appended, and in which order: fusion, priorities, patience.
 //                  `ready_sets`: the queues, by set.
 //   plans          when a set's batches of a step are frozen, and when that ends (what a plan holds: planner.hpp).
-//   unnamed_calls  calls without a name, which run in the order of their numbers.
+//   call_order     calls without a name, which run in the order of their numbers.
 //   set_maker      which process sets there are. `set`, `set_table`: what is known of each.
 //   joins          ranks that are out of data while the others go on.
 //   questions      waits that last: warnings, deadlines, and whom the error names.

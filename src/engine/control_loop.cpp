@@ -237,7 +237,7 @@ bool ControlLoop::read_log() {
     if (!engine_.participant.departed().empty()) {
       engine_.sets.close_express();
       engine_.messenger.on_departed(engine_.participant.departed(),
-                                base::now() + base::from_seconds(engine_.settings.latch_timeout_s));
+                                    base::now() + base::from_seconds(engine_.settings.latch_timeout_s));
     }
     std::vector<control::Action> actions = std::exchange(actions_, {});  // none is left when one of them throws
     for (control::Action& action : actions) {

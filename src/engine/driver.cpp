@@ -13,8 +13,8 @@
 namespace kolo::engine {
 namespace {
 
-/// How many turns a thread that waits gives away in the hope of becoming the driver, before it sleeps.
-constexpr int kTurnsBeforeSleep = 64;
+/// How often a thread that waits tries to become the driver, and yields, before it sleeps.
+constexpr int kTriesBeforeSleep = 64;
 
 /// By state: bit n says that state n may follow.
 constexpr auto kMayFollow = [] {
@@ -108,7 +108,7 @@ bool Driver::seek_lock(const std::function<bool()>& done) KOLO_NO_THREAD_SAFETY_
     return state == State::called || state == State::leaving;
   };
   seekers_.fetch_add(1);
-  for (int turn = 0; !has && !done() && (turn < kTurnsBeforeSleep || !may_be_kept()); ++turn) {
+  for (int tries = 0; !has && !done() && (tries < kTriesBeforeSleep || !may_be_kept()); ++tries) {
     std::this_thread::yield();
     has = lock_.try_lock();
   }

@@ -72,7 +72,7 @@ class Executor {
   using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
   void set_started(Started started) { started_ = std::move(started); }
   /// Takes what is to be called because all work of an operation has been given to the device; of one that has failed
-  /// by then, as where a result has no room, nothing is said before its end. Set before any batch of a device.
+  /// by then, as where a result has no space, nothing is said before its end. Set before any batch of a device.
   void set_enqueued(std::function<void(std::function<void(const Status&)>)> enqueued) {
     enqueued_ = std::move(enqueued);
   }

@@ -25,14 +25,14 @@ constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace
 
-bool Submitter::express(SetState& set, Sequence::Turn& turn, const ExpressCall& call) {
-  if (!turn.may_avoid_log) return false;
+bool Submitter::express(SetState& set, Sequence::Reservation& reserved, const ExpressCall& call) {
+  if (!reserved.may_avoid_log) return false;
   ExpressRoute& route = set.sequence.express;
-  control::Express* const express = route.begin(turn.call, call);
+  control::Express* const express = route.begin(reserved.call, call);
   if (express == nullptr) return false;
-  turn.has_spoken = true;
+  reserved.has_spoken = true;
   if (await_verdict(*express) != Verdict::together) return false;
-  turn.has_avoided = true;
+  reserved.has_avoided = true;
   route.finish(call);
   KOLO_LOG(*engine_.logger, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", "
                                    << call.bytes() << " bytes";

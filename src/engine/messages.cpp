@@ -291,7 +291,7 @@ bool Messages::arm() noexcept {
   if (!engine_.messenger.is_busy() && !engine_.messenger.has_news()) return true;
   if (!engine_.ending.may_use_backends()) return !engine_.messenger.has_news();
   bool armed = false;
-  for (int turn = 0; !armed && turn < kLooksBeforeRing; ++turn) {
+  for (int look = 0; !armed && look < kLooksBeforeRing; ++look) {
     armed = !driving_.guarded([this]() KOLO_REQUIRES(kDriving) { return !engine_.messenger.arm(); });
     if (!take_ended()) continue;
     driving_.end_pass();

@@ -51,7 +51,7 @@ Entry& NameIndex::search_or_make(std::string_view name) {
     at = search(name, tag);
   }
   if (free_.empty()) {
-    // Room for all of them, so that taking one out cannot fail.
+    // Space for all of them, so that taking one out cannot fail.
     if (free_.capacity() <= entries_.size()) free_.reserve(2 * entries_.size() + 8);
     const auto number = static_cast<std::uint32_t>(entries_.size());
     entries_.emplace_back(set_, table_).number = number;

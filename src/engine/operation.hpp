@@ -120,17 +120,17 @@ class HandleState {
  private:
   /// Most operations are neither slept on nor have callbacks: those bits keep completion to one atomic step.
   enum State : unsigned {
-    kDone = 1,      ///< `outcome_` is written
-    kFailed = 2,    ///< and is no success
-    kAwaited = 4,   ///< somebody is interested
-    kAttended = 8,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
+    kDone = 1,       ///< `outcome_` is written
+    kFailed = 2,     ///< and is no success
+    kAwaited = 4,    ///< somebody waits for it, or has asked
+    kAttended = 8,   ///< somebody sleeps, or there are callbacks: see below, under the mutex
     kReleased = 16,  ///< done, and who attended when it was has been seen to
   };
   std::atomic<unsigned> state_{0};
 
  public:
   // -- the driver's
-  bool is_join = false;       ///< a join: constant
+  bool is_join = false;     ///< a join: constant
   bool is_waiting = false;  ///< of a call without a name: for the log
   std::size_t open_index = 0;
   Waiting waiting;

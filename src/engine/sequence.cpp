@@ -67,48 +67,48 @@ bool Sequence::try_call(OperationPtr& operation, Calls& log) {
     operation = std::move(submission.operation);  // NOLINT(bugprone-use-after-move): as above
     return false;
   }
-  if (turns_ == ended_) return give(operation, log);
+  if (reservations_ == ended_) return give(operation, log);
   behind_.push_back(std::move(operation));
   return true;
 }
 
-void Sequence::take_turn() {
-  const std::uint64_t mine = turns_++;
-  while (ended_ != mine) turn_ended_.wait(mutex_);
+void Sequence::reserve() {
+  const std::uint64_t mine = reservations_++;
+  while (ended_ != mine) reservation_ended_.wait(mutex_);
 }
 
-void Sequence::end_turn() {
+void Sequence::end_reservation() {
   ++ended_;
-  if (turns_ != ended_) turn_ended_.notify_all();
+  if (reservations_ != ended_) reservation_ended_.notify_all();
 }
 
-Sequence::Turn Sequence::begin() {
+Sequence::Reservation Sequence::begin() {
   const base::MutexLock lock(mutex_);
-  take_turn();
+  reserve();
   // In this order: the express is closed before a call is over that a member has not made.
   const bool is_over = over_.load(std::memory_order_acquire) == given_;
   return {made_ + 1, is_over && express.is_open_for(made_ + 1)};
 }
 
-bool Sequence::try_end(Turn& turn, OperationPtr& by_log, Calls& log) {
+bool Sequence::try_end(Reservation& reserved, OperationPtr& by_log, Calls& log) {
   const base::MutexLock lock(mutex_);
-  if (std::exchange(turn.has_avoided, false)) {
-    made_ = turn.call;
+  if (std::exchange(reserved.has_avoided, false)) {
+    made_ = reserved.call;
     avoided_.store(made_, std::memory_order_release);
   }
   if (by_log && !give(by_log, log)) return false;
   while (!behind_.empty()) {
-    turn.had_others = true;
+    reserved.had_others = true;
     if (!give(behind_.front(), log)) return false;
     behind_.pop_front();
   }
-  end_turn();
+  end_reservation();
   return true;
 }
 
 core::Round Sequence::begin_join() {
   const base::MutexLock lock(mutex_);
-  take_turn();
+  reserve();
   is_joined_ = true;
   return made_;
 }
@@ -121,7 +121,7 @@ void Sequence::go_on_from(core::Round call) {
 void Sequence::end_join() {
   const base::MutexLock lock(mutex_);
   is_joined_ = false;
-  end_turn();
+  end_reservation();
 }
 
 std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {

@@ -44,15 +44,15 @@ void Submitter::call(SetState& set, OperationPtr operation) {
   tell_engine();
 }
 
-Sequence::Turn Submitter::begin_call(SetState& set) {
+Sequence::Reservation Submitter::begin_call(SetState& set) {
   note_thread(set);
   return set.sequence.begin();
 }
 
-void Submitter::end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_log) {
-  const bool is_lost = turn.has_spoken && !turn.has_avoided && !by_log;
+void Submitter::end_call(SetState& set, Sequence::Reservation& reserved, OperationPtr by_log) {
+  const bool is_lost = reserved.has_spoken && !reserved.has_avoided && !by_log;
   if (by_log) driving_.give_engine(*by_log);
-  while (!set.sequence.try_end(turn, by_log, control_loop_.mailbox)) driving_.make_space();
+  while (!set.sequence.try_end(reserved, by_log, control_loop_.mailbox)) driving_.make_space();
   if (is_lost) {
     engine_.driver.take_over();
     const Driving::HandOver after(driving_);
@@ -62,7 +62,7 @@ void Submitter::end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_lo
       return true;
     });
   }
-  if (turn.had_others) tell_engine();
+  if (reserved.had_others) tell_engine();
 }
 
 void Submitter::note_thread(SetState& set) {
@@ -74,7 +74,7 @@ void Submitter::note_thread(SetState& set) {
 
 OperationPtr Submitter::join(SetState& set, bool counts, std::optional<std::chrono::nanoseconds> timeout, bool waits) {
   engine_.ending.check_usable();
-  driving_.check_may_wait();  // for the turn
+  driving_.check_may_wait();  // for the reservation
   const auto signature = std::make_shared<core::Signature>();
   signature->kind = core::CollectiveKind::barrier;
   auto operation = std::make_shared<Operation>();

@@ -43,14 +43,14 @@ class Submitter {
   // -- in the order of the set's sequence
   /// Makes an asynchronous call without a name: the next one of the set's sequence.
   void call(SetState& set, OperationPtr operation);
-  /// Begins a blocking one: takes the turn, waiting for other threads' blocking calls. `end_call` follows.
-  [[nodiscard]] Sequence::Turn begin_call(SetState& set);
-  /// The turn's call, on the CPU's memory, avoids the log where it can (control/express.hpp); whether it has. Throws
+  /// Begins a blocking one: reserves the next number, waiting for other threads' blocking calls. `end_call` follows.
+  [[nodiscard]] Sequence::Reservation begin_call(SetState& set);
+  /// The reserved call, on the CPU's memory, avoids the log where it can (control/express.hpp); whether it has. Throws
   /// Error: it has, and failed.
-  [[nodiscard]] bool express(SetState& set, Sequence::Turn& turn, const ExpressCall& call);
-  /// Ends the turn. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not made,
+  [[nodiscard]] bool express(SetState& set, Sequence::Reservation& reserved, const ExpressCall& call);
+  /// Ends the reservation. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not made,
   /// which is a fatal error if peers know of it.
-  void end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_log);
+  void end_call(SetState& set, Sequence::Reservation& reserved, OperationPtr by_log);
   /// This rank submits nothing more in the set until all members have joined: the operation's end, with the last of
   /// them (`Output::last`). `counts`: averages are over it meanwhile. `waits`: the caller waits right away. Throws
   /// Error.

@@ -25,7 +25,7 @@ class PlannedParts {
   void on(const PlannedBatch& entry, std::vector<Action>& actions);
   [[nodiscard]] bool has_plan(const Set& set) const;
 
-  /// One more member of it has been submitted. What has been reported is out of date: the sequencer ignores an interest
+  /// One more member of it has been submitted. What has been reported is out of date: the sequencer ignores a report
   /// whose first lack has come meanwhile.
   void enter(PlannedPart& part) {
     if (part.partial() && !part.reported) --unreported_;

@@ -3,9 +3,9 @@
 // What becomes ready, and when it is appended: which batches the log has, and in which order.
 //
 // What is heard makes tensors *ready*; what is ready stands in its set's queue (ready_sets.hpp); what the backends have
-// room for is taken from the queue and appended.
+// space for is taken from the queue and appended.
 //
-//   room        Ready tensors of a set are appended in the order in which they became ready, as one batch up to the
+//   space        Ready tensors of a set are appended in the order in which they became ready, as one batch up to the
 //               fusion threshold, while the slowest member has fewer than `open_batches` open; what becomes ready
 //               meanwhile gathers.
 //   priorities  Of what has gathered the highest priority goes first, and of equal ones what became ready first; a
@@ -42,11 +42,11 @@ class Batches {
   /// Every member has submitted this round.
   void become_ready(Set& set, core::TensorId id, core::Round round);
 
-  /// Appends what there is room for, in all sets.
+  /// Appends what there is space for, in all sets.
   void flush_waiting();
-  /// Appends what there is room for; `without_limit`: everything that is ready.
+  /// Appends what there is space for; `without_limit`: everything that is ready.
   void flush(Set& set, bool without_limit = false);
-  /// The set, or the log, is about to end. What all members have submitted still runs; the backends' room does not
+  /// The set, or the log, is about to end. What all members have submitted still runs; the backends' space does not
   /// matter any more.
   void flush_out(Set& set);
   /// A member is gone: nothing that the set has not run can run any more.

@@ -57,7 +57,7 @@ void Joins::complete_rest(Set& set) {
     for (const auto& [name, submission] : submissions) names.insert(name);
   }
   for (const std::string& name : names) {
-    const Round round = set.absent.round_of(name);  // as of now: making room for the last one may have evicted its id
+    const Round round = set.absent.round_of(name);  // as of now: making space for the last one may have evicted its id
     const TensorId id = tensors_.find(set.number, name);
     const bool is_known = id != kNoTensor;
     if (round == 0 || (is_known ? tensors_[id].round >= round : naming_.is_newcomer(set.number, name))) continue;

@@ -54,7 +54,7 @@ struct Set {
   Planner planner;
   std::optional<Plan> plan;
 
-  // Calls without a name (unnamed_calls.hpp).
+  // Calls without a name (call_order.hpp).
   CallQueue sequence;
 
   // Names that have no id any more (naming.hpp).
