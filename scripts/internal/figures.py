@@ -19,7 +19,7 @@ LIBRARY = ("src", "include", "mpi")
 CODE = (".hpp", ".cpp", ".cu")
 LONG = 500
 # The classes that hold most state.
-CLASSES = {"Engine": "src/engine/engine.hpp", "Driver": "src/engine/driver.hpp", "Leader": "src/engine/leader.hpp",
+CLASSES = {"Engine": "src/engine/engine.hpp", "Driver": "src/engine/driver.hpp", "Leader": "src/control/leader.hpp",
            "CpuBackend": "src/data/cpu/cpu_backend.hpp"}
 # Comments, and what looks like them: strings stay.
 NOISE = re.compile(

@@ -181,7 +181,7 @@ void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, c
                          << (topology.node_count() == 1 ? " node" : " nodes") << " (" << nodes
                          << "); ranks meet by: " << bootstrap.describe();
   if (!carrier.empty()) KOLO_LOG(logger, info) << "between nodes: " << carrier;
-  KOLO_LOG(logger, info) << "CPU tensors: " << engine.describe_plane();
+  KOLO_LOG(logger, info) << "CPU tensors: " << engine.world()->plane;
   if (engine.device() != nullptr) KOLO_LOG(logger, info) << "GPU tensors: " << engine.device()->describe();
   if (topology.size > 1 && topology.node_count() == 1) {
     KOLO_LOG(logger, info) << "peers' memory: "

@@ -155,7 +155,7 @@ constexpr const char* kUnwinding =
 
 /// Whether a destructor runs inside a callback of on_done, where the context cannot be shut down. Logs that.
 bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
-  if (!impl.engine().in_callback()) return false;
+  if (!impl.engine().driving().in_callback()) return false;
   impl.engine().logger().write(
       LogLevel::error, std::string("a ") + what +
                            " was destroyed inside a callback of on_done, where its context cannot be shut down: the "

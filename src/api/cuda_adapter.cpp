@@ -36,6 +36,18 @@ Device device_of(const void* memory) {
   return {DeviceKind::cuda, device};
 }
 
+namespace {
+
+/// Waits until all work of an operation has been given to the device. The event behind which its result is complete;
+/// null when it is done.
+data::DeviceEventPtr wait_enqueued(engine::Engine& engine, detail::HandleState& operation) {
+  engine.driving().check_may_wait();
+  engine.submitter().note_awaited(operation);
+  return operation.sleep_until_enqueued();
+}
+
+}  // namespace
+
 void wait_on(Handle& handle, StreamHandle stream) {
   detail::HandleState& operation = detail::HandleAccess::state(handle);
   if (operation.device() != DeviceKind::cuda) {
@@ -43,7 +55,7 @@ void wait_on(Handle& handle, StreamHandle stream) {
   }
   refuse_capture(native(Stream{stream}));  // also if the operation is done, and the stream gets no work
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
-  if (const data::DeviceEventPtr end = engine ? engine->wait_enqueued(operation) : nullptr) {
+  if (const data::DeviceEventPtr end = engine ? wait_enqueued(*engine, operation) : nullptr) {
     end->hold_back(Stream{stream});
     return;
   }
@@ -58,11 +70,11 @@ void on_given(Handle& handle, std::function<void()> callback) {
     throw Error(ErrorCode::invalid_argument, "on_given is for operations on tensors of a CUDA device; use on_done()");
   }
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
-  if (engine) engine->note_interest(operation);
+  if (engine) engine->submitter().note_awaited(operation);
   std::function<void(const Status&)> call = [callback = std::move(callback)](const Status&) { callback(); };
   if (operation.add_callback_when_enqueued(call)) return;
   if (engine) {
-    engine->call_back(std::move(call), Status());
+    engine->driving().call_back(std::move(call), Status());
   } else {
     engine::call_back(call, Status(), base::Logger());
   }

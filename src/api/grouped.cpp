@@ -91,8 +91,8 @@ void append(Request& group, Request other) {
   core::Signature& signature = group.signature;
   signature.tensors.insert(signature.tensors.end(), other.signature.tensors.begin(), other.signature.tensors.end());
   group.buffers.insert(group.buffers.end(), other.buffers.begin(), other.buffers.end());
-  group.more_rooms.push_back(std::move(other.room));
-  group.splits.insert(group.splits.end(), other.splits.begin(), other.splits.end());
+  group.outputs.others.push_back(std::move(other.outputs.first));
+  group.outputs.splits.insert(group.outputs.splits.end(), other.outputs.splits.begin(), other.outputs.splits.end());
   if (other.timeout) group.timeout = std::min(*other.timeout, group.timeout.value_or(*other.timeout));
   for (const Stream& stream : other.streams) {
     const auto same = [&](const Stream& one) { return one.native == stream.native; };

@@ -24,7 +24,7 @@ detail::Membership::~Membership() {
   const std::shared_ptr<engine::Engine> engine = engine_.lock();
   if (engine == nullptr) return;
   try {
-    engine->drop_set(state_->number);
+    engine->submitter().drop_set(state_->number);
   } catch (const std::exception& error) {
     engine->logger().write(LogLevel::error, std::string("a group was not given back: ") + error.what());
   }
@@ -68,7 +68,7 @@ Tensor gather_words(const Group& group, const ConstTensorView& own) {
 
 Group Group::of(const Group& parent, const std::vector<int>& ranks, const std::string& name) {
   const std::shared_ptr<engine::Engine>& engine = parent.impl().shared_engine();
-  engine::SetStatePtr state = engine->make_set(checked_members(parent.set(), ranks), name);
+  engine::SetStatePtr state = engine->submitter().make_set(checked_members(parent.set(), ranks), name);
   return Group(parent.context_, std::make_shared<detail::Membership>(engine, std::move(state)));
 }
 

@@ -38,20 +38,20 @@ std::shared_ptr<engine::Engine> engine_of(const detail::HandleState& operation) 
 
 void wait_until(detail::HandleState& operation, std::optional<base::Time> until) {
   if (operation.done()) return;
-  if (const auto engine = engine_of(operation)) engine->wait(operation, until);
+  if (const auto engine = engine_of(operation)) engine->driving().wait(operation, until);
 }
 
-void note_interest(detail::HandleState& operation) {
+void note_awaited(detail::HandleState& operation) {
   if (operation.done()) return;
-  if (const auto engine = engine_of(operation)) engine->note_interest(operation);
+  if (const auto engine = engine_of(operation)) engine->submitter().note_awaited(operation);
 }
 
 /// Ends an operation whose memory the caller wants back. It is unknown when other ranks will submit it, so it ends
 /// together with this rank's part of the job, unless there are no other ranks.
 void end_open(engine::Engine& engine, detail::HandleState& operation, const std::string& reason) {
   const bool is_alone = engine.topology().size == 1 && operation.message == nullptr;
-  if (is_alone && !engine.in_callback()) return engine.wait(operation, std::nullopt);
-  engine.end_now(operation, reason);
+  if (is_alone && !engine.driving().in_callback()) return engine.driving().wait(operation, std::nullopt);
+  engine.driving().end_now(operation, reason);
 }
 
 /// Ends the operation of a handle that an exception destroys.
@@ -59,11 +59,11 @@ void end_unwound(engine::Engine& engine, detail::HandleState& operation) {
   if (operation.message != nullptr) {
     return end_open(engine, operation, "an exception has destroyed the handle of this message");
   }
-  engine.await_if_deserted(operation);  // another rank has left, and this exception is only a consequence
+  engine.driving().await_if_deserted(operation);  // another rank has left, and this exception is only a consequence
   if (operation.done()) return;
   end_open(engine, operation,
            "it destroyed the handle of an open operation (" +
-               (operation.joins ? "join" : core::describe(*operation.signature)) + ")");
+               (operation.is_join ? "join" : core::describe(*operation.signature)) + ")");
 }
 }  // namespace
 
@@ -110,13 +110,13 @@ bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
 std::vector<int> Handle::late_ranks_ns(std::chrono::nanoseconds patience) const {
   static_cast<void>(state());
   const auto engine = state_->engine.lock();  // null: the operation is done, and its context destroyed
-  return engine ? engine->late_ranks(state_, base::after(base::now(), patience)) : std::vector<int>();
+  return engine ? engine->submitter().late_ranks(state_, base::after(base::now(), patience)) : std::vector<int>();
 }
 
 bool Handle::done() const {
   detail::HandleState& operation = state();
   if (operation.done()) return true;
-  note_interest(operation);
+  note_awaited(operation);
   return false;
 }
 
@@ -128,10 +128,10 @@ std::optional<Status> Handle::status() const {
 void Handle::on_done(std::function<void(const Status&)> callback) {
   if (!callback) throw Error(ErrorCode::invalid_argument, "on_done needs something to call");
   detail::HandleState& operation = state();
-  note_interest(operation);  // which may complete it: then no thread must be woken for the callback
+  note_awaited(operation);  // which may complete it: then no thread must be woken for the callback
   if (operation.add_callback(callback)) return;
   if (const auto engine = operation.engine.lock()) {
-    engine->call_back(std::move(callback), operation.outcome());
+    engine->driving().call_back(std::move(callback), operation.outcome());
   } else {
     engine::call_back(callback, operation.outcome(), base::Logger());  // its context is destroyed, and so is the log
   }
@@ -147,7 +147,7 @@ void wait_for_all(const std::vector<detail::HandleState*>& operations) {
     };
     for (end = at + 1; end < operations.size() && same(operations[end]);) ++end;
     if (const auto engine = operations[at]->engine.lock()) {  // without an engine they are done
-      engine->wait_all(Span<detail::HandleState* const>(operations.data() + at, end - at), std::nullopt);
+      engine->driving().wait_all(Span<detail::HandleState* const>(operations.data() + at, end - at), std::nullopt);
     }
   }
   for (const detail::HandleState* operation : operations) {
@@ -174,23 +174,23 @@ namespace {
 /// The operation of a future whose result is taken. Throws if it has been taken before.
 detail::HandleState& result_of(const Handle& handle) {
   detail::HandleState& operation = detail::HandleAccess::state(handle);
-  if (!operation.room.owns_result) {
+  if (!operation.outputs.first.owns_result) {
     throw Error(ErrorCode::invalid_argument, "the result of this operation has been taken already");
   }
-  operation.room.owns_result = false;
+  operation.outputs.first.owns_result = false;
   return operation;
 }
 }  // namespace
 
 Tensor Future<Tensor>::get() {
   wait();
-  return std::move(result_of(*this).room.result);
+  return std::move(result_of(*this).outputs.first.result);
 }
 
 AlltoallResult Future<AlltoallResult>::get() {
   wait();
   detail::HandleState& operation = result_of(*this);
-  return {std::move(operation.room.result), std::move(operation.received_splits)};
+  return {std::move(operation.outputs.first.result), std::move(operation.outputs.received)};
 }
 
 }  // namespace kolo

@@ -87,7 +87,7 @@ std::string describe(const Group& group) {
        << describe_nodes(topology)  //
        << "control: shared memory within a node" << (topology.node_count() > 1 ? ", TCP between nodes" : "") << "\n"
        << (carrier.empty() ? "" : "between nodes: " + carrier + "\n")  //
-       << "CPU backend: " << engine.describe_plane() << "\n";
+       << "CPU backend: " << engine.world()->plane << "\n";
   if (engine.device() != nullptr) text << "CUDA backend: " << engine.device()->describe() << "\n";
   return text.str();
 }

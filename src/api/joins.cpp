@@ -20,7 +20,7 @@ Future<int> start_join(const Group& group, const JoinOptions& options, bool wait
                                                  " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
   }
   const auto [engine, set] = group.parts();
-  return Future<int>(engine.join(set, options.counts_in_averages, options.timeout, waits));
+  return Future<int>(engine.submitter().join(set, options.counts_in_averages, options.timeout, waits));
 }
 
 }  // namespace
@@ -30,12 +30,12 @@ Future<int> join_async(const Group& group, const JoinOptions& options) { return 
 
 int Future<int>::get() {
   wait();
-  return detail::HandleAccess::state(*this).room.last;
+  return detail::HandleAccess::state(*this).outputs.first.last;
 }
 
 void end_step(const Group& group) {
   const auto [engine, set] = group.parts();
-  engine.end_step(set.number);
+  engine.submitter().end_step(set.number);
 }
 
 }  // namespace kolo

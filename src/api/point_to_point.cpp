@@ -162,12 +162,12 @@ void transfer(const char* call, const detail::GroupParts& parts, Message& messag
               const std::optional<std::chrono::nanoseconds>& timeout) {
   if (tensor.device().kind == DeviceKind::cpu) {
     Message* const one = &message;
-    parts.engine.transfer(Span<Message* const>(&one, 1), timeout);
+    parts.engine.messages().transfer(Span<Message* const>(&one, 1), timeout);
     if (!message.status.ok()) throw Error(message.status);
     return;
   }
   const auto operation = operation_of(call, parts, message, tensor);
-  parts.engine.transfer(Span<const std::shared_ptr<engine::MessageOperation>>(&operation, 1), timeout);
+  parts.engine.messages().transfer(Span<const std::shared_ptr<engine::MessageOperation>>(&operation, 1), timeout);
   if (operation->failed()) throw Error(operation->outcome());
   message = operation->own;
 }
@@ -176,10 +176,10 @@ std::shared_ptr<detail::HandleState> submit(const char* call, const detail::Grou
                                             const ConstTensorView& tensor,
                                             const std::optional<std::chrono::nanoseconds>& timeout) {
   if (message.way == Message::Way::send && tensor.device().kind == DeviceKind::cpu) {
-    if (auto sent = parts.engine.try_send(message)) return sent;
+    if (auto sent = parts.engine.messages().try_send(message)) return sent;
   }
   auto operation = operation_of(call, parts, std::move(message), tensor);
-  parts.engine.submit_message(operation, timeout);
+  parts.engine.messages().submit(operation, timeout);
   return operation;
 }
 
@@ -228,7 +228,7 @@ Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView
   check_apart(send, receive);
   if (tensor.device().kind == DeviceKind::cpu && into.device().kind == DeviceKind::cpu) {
     const std::array<Message*, 2> both{&receive, &send};
-    parts.engine.transfer(Span<Message* const>(both.data(), both.size()), timeout);
+    parts.engine.messages().transfer(Span<Message* const>(both.data(), both.size()), timeout);
     for (const Message* message : both) {
       if (!message->status.ok()) throw Error(message->status);
     }
@@ -238,7 +238,8 @@ Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView
   const std::array<std::shared_ptr<engine::MessageOperation>, 2> both{
       operation_of(kReceiving, parts, std::move(receive), into),
       operation_of(kSending, parts, std::move(send), tensor)};
-  parts.engine.transfer(Span<const std::shared_ptr<engine::MessageOperation>>(both.data(), both.size()), timeout);
+  parts.engine.messages().transfer(Span<const std::shared_ptr<engine::MessageOperation>>(both.data(), both.size()),
+                                   timeout);
   for (const auto& operation : both) {
     if (operation->failed()) throw Error(operation->outcome());
   }
@@ -253,7 +254,7 @@ Received Future<Received>::get() {
 bool Future<Received>::cancel() {
   detail::HandleState& receive = detail::HandleAccess::state(*this);
   const std::shared_ptr<engine::Engine> engine = receive.engine.lock();
-  return engine != nullptr && engine->cancel(receive);
+  return engine != nullptr && engine->messages().cancel(receive);
 }
 
 }  // namespace kolo

@@ -13,12 +13,12 @@ namespace kolo {
 
 namespace {
 
-/// The outputs that the calls give, one for each tensor.
-std::vector<detail::RoomGiven> rooms_of(const api::Request& request) {
-  std::vector<detail::RoomGiven> rooms;
-  rooms.push_back(static_cast<const detail::RoomGiven&>(request.room));
-  rooms.insert(rooms.end(), request.more_rooms.begin(), request.more_rooms.end());
-  return rooms;
+/// What the calls give of their outputs, one for each tensor.
+std::vector<detail::OutputPlan> plans_of(const api::Request& request) {
+  std::vector<detail::OutputPlan> plans;
+  plans.push_back(static_cast<const detail::OutputPlan&>(request.outputs.first));
+  plans.insert(plans.end(), request.outputs.others.begin(), request.outputs.others.end());
+  return plans;
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ class Prepared::Impl {
   Impl(const Group& group, std::string_view name, api::Request request)
       : group_(group), engine_(group.impl().shared_engine()),
         signature_(group.set().names.share(std::move(request.signature))), buffers_(std::move(request.buffers)),
-        rooms_(rooms_of(request)), splits_(std::move(request.splits)), timeout_(request.timeout),
+        plans_(plans_of(request)), splits_(std::move(request.outputs.splits)), timeout_(request.timeout),
         device_(request.device), streams_(std::move(request.streams)), entry_(group.set().names.hold(name)) {}
   ~Impl() {
     if (origin_.is_here()) {
@@ -48,7 +48,7 @@ class Prepared::Impl {
     if (!engine::try_reuse(operation_)) renew();
     if (entry_.signature != signature_) entry_.signature = signature_;
     if (!streams_.empty()) record();
-    engine_->submit(operation_, false);
+    engine_->submitter().submit(operation_, false);
     return Handle(operation_);
   }
 
@@ -65,11 +65,11 @@ class Prepared::Impl {
     try {
       operation_ = std::make_shared<detail::HandleState>();
       operation_->buffers = buffers_;
-      operation_->splits = splits_;
-      operation_->more_rooms.resize(rooms_.size() - 1);
-      for (std::size_t i = 0; i < rooms_.size(); ++i) {
-        detail::RoomGiven& room = i == 0 ? operation_->room : operation_->more_rooms[i - 1];
-        room = rooms_[i];
+      operation_->outputs.splits = splits_;
+      operation_->outputs.others.resize(plans_.size() - 1);
+      for (std::size_t i = 0; i < plans_.size(); ++i) {
+        detail::OutputPlan& plan = i == 0 ? operation_->outputs.first : operation_->outputs.others[i - 1];
+        plan = plans_[i];
       }
     } catch (...) {
       entry_.table.give_back(entry_);
@@ -85,7 +85,7 @@ class Prepared::Impl {
   std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<const core::Signature> signature_;
   const engine::Buffers buffers_;
-  const std::vector<detail::RoomGiven> rooms_;  // by tensor
+  const std::vector<detail::OutputPlan> plans_;  // by tensor
   const engine::Splits splits_;
   const std::optional<std::chrono::nanoseconds> timeout_;
   const Device device_;
@@ -115,7 +115,7 @@ Prepared prepare(const Group& group, std::string_view name, const Call& call) {
   }
   api::Request request = api::make_request(parts.set, name, call);
   parts.engine.check_usable();
-  api::settle_device(parts, name, request);
+  api::prepare_device(parts, name, request);
   api::name_members(name, request);
   return Prepared(std::make_unique<Prepared::Impl>(group, name, std::move(request)));
 }

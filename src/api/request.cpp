@@ -38,7 +38,7 @@ class RequestMaker {
 
   Request make() {
     request_.signature = signature_of(kind_, name_, call_);
-    request_.room.owns_result = call_.owns_result;
+    request_.outputs.first.owns_result = call_.owns_result;
     if (traits_.rooted) check_root(kind_, name_, root_);
     if (traits_.moves_data) add_tensors();
     if (call_.owns_result) check_memory_for_result();
@@ -52,7 +52,7 @@ class RequestMaker {
   void add_members();
   void add_gathered();
   void add_scattered();
-  void add_dealt();
+  void add_root_rows();
   void add_exchanged();
   void add_reduced_rows();
 
@@ -66,7 +66,7 @@ class RequestMaker {
   }
   void check_output_apart(const char* remedy) const { check_apart(kind_, name_, *call_.input, *call_.output, remedy); }
   void check_memory_for_result() const {
-    if (!request_.room.is_wanted || request_.device.kind == DeviceKind::cpu) return;
+    if (!request_.outputs.first.is_wanted || request_.device.kind == DeviceKind::cpu) return;
     refuse(kind_, name_,
            "its input lies on " + to_string(request_.device) +
                ", where the call that returns its result does not work; use the call with _into, and give the output",
@@ -85,12 +85,12 @@ class RequestMaker {
     request_.buffers.push_back({static_cast<const std::byte*>(in.data()), static_cast<std::byte*>(out), in.elements()});
   }
   void make_result(const Shape& shape) {
-    request_.room.make_result(call_.input->dtype(), shape, subject(kind_, name_));
+    request_.outputs.first.make_result(call_.input->dtype(), shape, subject(kind_, name_));
   }
   /// A result of known size: memory of the caller, or allocated here.
   void* output_of(const Shape& shape) {
     if (!call_.output) make_result(shape);
-    return call_.output ? call_.output->data() : request_.room.result.data();
+    return call_.output ? call_.output->data() : request_.outputs.first.result.data();
   }
 
   const CollectiveKind kind_;
@@ -189,61 +189,62 @@ void RequestMaker::add_gathered() {
   const std::optional<TensorView>& out = call_.output;
   if (traits_.rooted && !call_.owns_result) check_output_at_root(kind_, name_, out, root_);
   check_input();
-  detail::ResultRoom& room = request_.room;
+  detail::Output& output = request_.outputs.first;
   if (out && is_inside(in, *out)) {
-    room.input_at = static_cast<const std::byte*>(in.data()) - static_cast<const std::byte*>(out->data());
+    output.input_at = static_cast<const std::byte*>(in.data()) - static_cast<const std::byte*>(out->data());
   } else if (out) {
     check_output_apart("give an output of its own");
   }
-  room.row = row_of(in.shape());
-  if (room.row.elements() == 0) {
-    refuse(kind_, name_, "its rows, of shape " + to_string(room.row) + ", have no elements; nothing can be gathered");
+  output.row = row_of(in.shape());
+  if (output.row.elements() == 0) {
+    refuse(kind_, name_, "its rows, of shape " + to_string(output.row) + ", have no elements; nothing can be gathered");
   }
-  room.row_bytes = bytes_of(room.row, in.dtype());
-  room.output_elements = out ? out->elements() : 0;
-  room.is_wanted = !traits_.rooted || root_.is_here();
-  room.rank = root_.self;
-  add(in, room.row);
+  output.row_bytes = bytes_of(output.row, in.dtype());
+  output.output_elements = out ? out->elements() : 0;
+  output.is_wanted = !traits_.rooted || root_.is_here();
+  output.rank = root_.self;
+  add(in, output.row);
   locate_both();
   add_buffer(in, out ? out->data() : nullptr);
-  if (call_.owns_result && !room.is_wanted) make_result(with_rows(0, room.row));
+  if (call_.owns_result && !output.is_wanted) make_result(with_rows(0, output.row));
 }
 
 /// Distributes the root's rows. Only the root's input and splits are read.
 void RequestMaker::add_scattered() {
   const TensorView& out = *call_.output;
   check_view(kind_, name_, "output", out);
-  request_.room.row = row_of(out.shape());
-  request_.room.output_elements = out.elements();
-  add(out, request_.room.row);
+  request_.outputs.first.row = row_of(out.shape());
+  request_.outputs.first.output_elements = out.elements();
+  add(out, request_.outputs.first.row);
   locate(out);
-  if (root_.is_here()) return add_dealt();
-  request_.splits.assign(static_cast<std::size_t>(root_.ranks), 0);
+  if (root_.is_here()) return add_root_rows();
+  request_.outputs.splits.assign(static_cast<std::size_t>(root_.ranks), 0);
   request_.buffers.push_back({nullptr, static_cast<std::byte*>(out.data()), 0});
 }
 
 /// The root's part of a scatter: how much it sends to each rank.
-void RequestMaker::add_dealt() {
+void RequestMaker::add_root_rows() {
   if (!call_.input) {
     refuse(kind_, name_,
-           "rank " + std::to_string(root_.rank) + " is the root, whose rows are dealt out; give an input");
+           "rank " + std::to_string(root_.rank) + " is the root, whose rows the ranks get; give an input");
   }
   const ConstTensorView& in = *call_.input;
   const TensorView& out = *call_.output;
   check_input();
   check_splits(kind_, name_, in.shape(), call_.splits, root_.ranks);
   const Shape row = row_of(in.shape());
-  if (row != request_.room.row) {
+  if (row != request_.outputs.first.row) {
     refuse(kind_, name_,
            "the input has rows of shape " + to_string(row) + ", but the output has rows of " +
-               to_string(request_.room.row) + "; they must agree");
+               to_string(request_.outputs.first.row) + "; they must agree");
   }
   if (call_.splits.empty()) {
-    request_.splits.assign(static_cast<std::size_t>(root_.ranks), in.shape()[0] / root_.ranks);
+    request_.outputs.splits.assign(static_cast<std::size_t>(root_.ranks), in.shape()[0] / root_.ranks);
   } else {
-    request_.splits.assign(call_.splits.begin(), call_.splits.end());
+    request_.outputs.splits.assign(call_.splits.begin(), call_.splits.end());
   }
-  const auto before = std::accumulate(request_.splits.begin(), request_.splits.begin() + root_.rank, std::int64_t{0});
+  const auto before =
+      std::accumulate(request_.outputs.splits.begin(), request_.outputs.splits.begin() + root_.rank, std::int64_t{0});
   if (static_cast<const std::byte*>(in.data()) + before * bytes_of(row, in.dtype()) != out.data())
     check_output_apart("give an output of its own, or exactly this rank's rows of the input");
   locate(in);
@@ -258,10 +259,10 @@ void RequestMaker::add_exchanged() {
   if (out) check_output_apart("give an output of its own");
   check_splits(kind_, name_, in.shape(), call_.splits, root_.ranks);
   if (traits_.rows_differ) {
-    request_.room.row = row_of(in.shape());
-    request_.room.output_elements = out ? out->elements() : 0;
-    request_.splits.assign(call_.splits.begin(), call_.splits.end());
-    add(in, request_.room.row);
+    request_.outputs.first.row = row_of(in.shape());
+    request_.outputs.first.output_elements = out ? out->elements() : 0;
+    request_.outputs.splits.assign(call_.splits.begin(), call_.splits.end());
+    add(in, request_.outputs.first.row);
     locate_both();
     return add_buffer(in, out ? out->data() : nullptr);
   }
@@ -270,7 +271,7 @@ void RequestMaker::add_exchanged() {
            "the input has " + std::to_string(in.elements()) + " elements, but the output has " +
                std::to_string(out->elements()) + "; they must agree");
   }
-  request_.received_splits.assign(static_cast<std::size_t>(root_.ranks), in.shape()[0] / root_.ranks);
+  request_.outputs.received.assign(static_cast<std::size_t>(root_.ranks), in.shape()[0] / root_.ranks);
   add(in, in.shape());
   locate_both();
   add_buffer(in, output_of(in.shape()));

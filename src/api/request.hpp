@@ -29,11 +29,7 @@ struct Request {
   bool located = false;
   Device device = cpu();        ///< the device of all tensors, once it is known
   std::vector<Stream> streams;  ///< streams whose work on the tensors comes first, each once
-  detail::ResultRoom room;      ///< room for results whose size depends on all ranks, and for results that the library
-                                ///< allocates
-  std::vector<detail::ResultRoom> more_rooms;  ///< of a grouped call's other tensors
-  engine::Splits splits;
-  std::vector<std::int64_t> received_splits;
+  detail::Outputs outputs;      ///< outputs whose size depends on all ranks, and outputs that the library allocates
 };
 
 /// Checks the call. `name`: empty for an unnamed call. Throws Error (invalid_argument, unsupported).

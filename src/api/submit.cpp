@@ -10,7 +10,7 @@
 
 namespace kolo::api {
 
-void settle_device(const detail::GroupParts& group, std::string_view name, Request& request) {
+void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
   const engine::Engine& engine = group.engine;
   const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
@@ -67,10 +67,7 @@ void fill(engine::Engine& engine, detail::HandleState& operation, Request& reque
   operation.ready = record(engine, request.device, request.streams);
   operation.buffers = std::move(request.buffers);
   operation.timeout = request.timeout;
-  operation.room = std::move(request.room);
-  operation.more_rooms = std::move(request.more_rooms);
-  operation.splits = std::move(request.splits);
-  operation.received_splits = std::move(request.received_splits);
+  operation.outputs = std::move(request.outputs);
 }
 
 /// The part of a submission that may throw.
@@ -89,21 +86,21 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
 std::shared_ptr<detail::HandleState> submit(engine::Engine& engine, Claim& claim,
                                             std::shared_ptr<detail::HandleState> operation, bool waits) {
   claim.submitted();
-  engine.submit(operation, waits);
+  engine.submitter().submit(operation, waits);
   return operation;
 }
 
 /// Waits for the operation of a blocking call, and throws its error.
 void finish(engine::Engine& engine, detail::HandleState& operation, CallResult* result) {
   try {
-    engine.wait(operation, std::nullopt);
+    engine.driving().wait(operation, std::nullopt);
   } catch (...) {
-    engine.end_now(operation, "an exception ended a wait");
+    engine.driving().end_now(operation, "an exception ended a wait");
     throw;
   }
   if (operation.failed()) throw Error(operation.outcome());
-  if (result != nullptr && operation.room.owns_result)
-    *result = {std::move(operation.room.result), std::move(operation.received_splits)};
+  if (result != nullptr && operation.outputs.first.owns_result)
+    *result = {std::move(operation.outputs.first.result), std::move(operation.outputs.received)};
 }
 
 /// The part of a call without a name that may throw. It comes before the call takes its number: a call that throws on
@@ -117,38 +114,41 @@ std::shared_ptr<detail::HandleState> make_call(engine::Engine& engine, engine::S
   return operation;
 }
 
-/// The turn of a blocking call without a name.
-class Turn {
+/// A blocking call without a name, from its reservation to its end.
+class BlockingCall {
  public:
-  Turn(engine::Engine& engine, engine::SetState& set) : engine_(engine), set_(set), turn_(engine.begin_call(set)) {}
-  ~Turn() {
-    if (!is_over_) engine_.end_call(set_, turn_, nullptr);
+  BlockingCall(engine::Engine& engine, engine::SetState& set)
+      : engine_(engine), set_(set), reserved_(engine.submitter().begin_call(set)) {}
+  ~BlockingCall() {
+    if (!is_over_) engine_.submitter().end_call(set_, reserved_, nullptr);
   }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  BlockingCall(const BlockingCall&) = delete;
+  BlockingCall& operator=(const BlockingCall&) = delete;
   /// Whether the call has avoided the log.
-  [[nodiscard]] bool express(const engine::ExpressCall& call) { return engine_.express(set_, turn_, call); }
+  [[nodiscard]] bool express(const engine::ExpressCall& call) {
+    return engine_.submitter().express(set_, reserved_, call);
+  }
   void give_to_log(const std::shared_ptr<detail::HandleState>& operation) {
     is_over_ = true;
-    engine_.end_call(set_, turn_, operation);
+    engine_.submitter().end_call(set_, reserved_, operation);
   }
 
  private:
   engine::Engine& engine_;
   engine::SetState& set_;
-  engine::Sequence::Turn turn_;
+  engine::Sequence::Reservation reserved_;
   bool is_over_ = false;
 };
 
 /// Makes a call through the log.
-void run_by_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail::HandleState>& operation,
+void run_by_log(engine::Engine& engine, BlockingCall& reserved, const std::shared_ptr<detail::HandleState>& operation,
                 CallResult* result) {
-  turn.give_to_log(operation);
+  reserved.give_to_log(operation);
   finish(engine, *operation, result);
 }
 
 /// Makes a call on the CPU's memory by the express, if that is possible. Returns whether it did.
-bool run_by_express(Turn& turn, Request& request) {
+bool run_by_express(BlockingCall& reserved, Request& request) {
   const core::Signature& signature = request.signature;
   engine::ExpressCall call;
   call.kind = signature.kind;
@@ -161,13 +161,14 @@ bool run_by_express(Turn& turn, Request& request) {
     call.shape = signature.tensors.front().shape;
     call.buffer = request.buffers.front();
   }
-  call.splits = request.splits;
-  call.output_elements = request.room.output_elements;
+  call.splits = request.outputs.splits;
+  call.output_elements = request.outputs.first.output_elements;
   call.make_room = [&](const std::vector<std::int64_t>& parts) {
-    if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
-    return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
+    if (request.outputs.splits.empty())
+      return request.outputs.first.of_gather(call.kind, parts, call.dtype, call.buffer.output);
+    return request.outputs.first.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
   };
-  return turn.express(call);
+  return reserved.express(call);
 }
 
 bool same_bits(double a, double b) noexcept {
@@ -243,7 +244,7 @@ engine::ExpressCall express_call(const Plain& plain) {
 
 void check_usable(engine::Engine& engine, bool waits) {
   engine.check_usable();
-  if (waits) engine.check_may_wait();
+  if (waits) engine.driving().check_may_wait();
 }
 
 /// Starts a call by its name. `waits`: the caller will wait for it at once.
@@ -254,7 +255,7 @@ std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group
   if (!is_plain(call.parts())) {
     Request request = make_request(set, name, call);
     check_usable(engine, waits);
-    settle_device(group, name, request);
+    prepare_device(group, name, request);
     Claim claim(set.names.claim(name));
     return submit(engine, claim, make_operation(engine, claim, std::move(request)), waits);
   }
@@ -290,10 +291,10 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
   } else {
     Request request = make_request(set, {}, call);
     engine.check_usable();
-    settle_device(group, {}, request);
+    prepare_device(group, {}, request);
     operation = make_call(engine, set, std::move(request));
   }
-  engine.call(set, operation);
+  engine.submitter().call(set, operation);
   return operation;
 }
 
@@ -309,25 +310,25 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   if (is_plain(parts) && !parts.send_as) {
     const Plain plain = check_plain(set, {}, parts);
     check_usable(engine, true);
-    Turn turn(engine, set);
-    engine.check_usable();  // the wait for the turn may have been long
-    if (turn.express(express_call(plain))) return;
-    return run_by_log(engine, turn, make_call(engine, set, make_request(set, {}, call)), result);
+    BlockingCall reserved(engine, set);
+    engine.check_usable();  // the wait for the reservation may have been long
+    if (reserved.express(express_call(plain))) return;
+    return run_by_log(engine, reserved, make_call(engine, set, make_request(set, {}, call)), result);
   }
   Request request = make_request(set, {}, call);
   check_usable(engine, true);
-  settle_device(group, {}, request);
+  prepare_device(group, {}, request);
   if (!may_avoid_log(request)) {
     const auto operation = make_call(engine, set, std::move(request));
-    Turn turn(engine, set);
-    return run_by_log(engine, turn, operation, result);
+    BlockingCall reserved(engine, set);
+    return run_by_log(engine, reserved, operation, result);
   }
-  Turn turn(engine, set);
-  engine.check_usable();  // the wait for the turn may have been long
-  if (!run_by_express(turn, request))
-    return run_by_log(engine, turn, make_call(engine, set, std::move(request)), result);
-  if (result != nullptr && request.room.owns_result)
-    *result = {std::move(request.room.result), std::move(request.received_splits)};
+  BlockingCall reserved(engine, set);
+  engine.check_usable();  // the wait for the reservation may have been long
+  if (!run_by_express(reserved, request))
+    return run_by_log(engine, reserved, make_call(engine, set, std::move(request)), result);
+  if (result != nullptr && request.outputs.first.owns_result)
+    *result = {std::move(request.outputs.first.result), std::move(request.outputs.received)};
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace kolo::api {
 
 /// Throws Error (unsupported) if this engine cannot use tensors of the request's device. Notes which tensors lie in an
 /// arena of the device.
-void settle_device(const detail::GroupParts& group, std::string_view name, Request& request);
+void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request);
 /// Records an event on each of the request's streams; the operation waits for them. Throws Error (invalid_argument) if
 /// a stream is being captured.
 std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);

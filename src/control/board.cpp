@@ -49,6 +49,16 @@ std::size_t BoardShape::bytes() const noexcept {
                         base::kPageBytes);
 }
 
+BoardShape board_shape(const base::Settings& settings, int ranks) {
+  const auto ring = [](std::int64_t bytes) { return base::round_up(static_cast<std::size_t>(bytes), kLine); };
+  BoardShape shape;
+  shape.ranks = ranks;
+  shape.ids = static_cast<std::uint32_t>(settings.cache_capacity);
+  shape.message_ring_bytes = ring(settings.message_ring_bytes);
+  shape.log_ring_bytes = ring(settings.log_ring_bytes);
+  return shape;
+}
+
 Board::Board(std::byte* memory, const BoardShape& shape, int local_rank)
     : memory_(memory), shape_(shape), local_rank_(local_rank),
       receiving_(local_rank == 0 ? static_cast<std::size_t>(shape.ranks) : 0),

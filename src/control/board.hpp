@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/settings.hpp"
 #include "control/byte_ring.hpp"
 #include "control/codec.hpp"
 #include "control/messages.hpp"
@@ -39,6 +40,9 @@ struct BoardShape {
   /// Bytes of shared memory that such a board needs; a multiple of 4096.
   [[nodiscard]] std::size_t bytes() const noexcept;
 };
+
+/// The board's shape under these settings, for a node of `ranks` ranks.
+[[nodiscard]] BoardShape board_shape(const base::Settings& settings, int ranks);
 
 /// One local rank's access to the board. A rank has exactly one, because it remembers messages that are partly written
 /// or read. Only the driver of that rank's engine calls it, except `asleep(rank)`, which any thread may call.
@@ -68,8 +72,8 @@ class Board {
   /// The same without the doorbell, if the leader may learn of it when it next looks. It wakes the leader only if the
   /// leader asked for that (`Sleep::hears_quiet`).
   void publish_quietly(core::TensorId id, CountWord word) noexcept;
-  /// Publishes a message and rings the doorbell; false when the ring has no room for all of it (try again with the same
-  /// message after the leader has read).
+  /// Publishes a message and rings the doorbell; false when the ring has no space for all of it (try again with the
+  /// same message after the leader has read).
   [[nodiscard]] bool post(ByteView message) noexcept;
   /// The next log entry that this rank has not read, or false. The cursor moves; the entry is copied out.
   [[nodiscard]] bool next_log_entry(Bytes& entry);

@@ -40,7 +40,7 @@ class ByteRing {
     return bytes_ / 4 / kFrameAlignment * kFrameAlignment - kWordBytes;
   }
 
-  /// Writes a frame, for which the caller knows that there is room; returns the position after it.
+  /// Writes a frame, for which the caller knows that there is space; returns the position after it.
   std::uint64_t write(std::uint64_t position, ByteView part, bool more) const noexcept {
     const std::uint32_t word = static_cast<std::uint32_t>(part.size()) | (more ? kMore : 0);
     std::memcpy(data_ + position % bytes_, &word, kWordBytes);  // aligned to 8 in a multiple of 64: never wraps
@@ -76,7 +76,7 @@ class ByteRing {
 /// The writer's state of a message that did not fit at once.
 class PartWriter {
  public:
-  /// Writes as many parts as there is room for, and moves `position` on; everything before `reusable` has been read.
+  /// Writes as many parts as there is space for, and moves `position` on; everything before `reusable` has been read.
   /// True once the last part is written. After false with parts written, the next call must bring the same message.
   bool write(const ByteRing& ring, std::uint64_t& position, std::uint64_t reusable, ByteView message) noexcept {
     KOLO_CHECK(written_ <= message.size()) << "another message in the middle of one";

@@ -92,7 +92,7 @@ struct Declared {
 
 /// `rank` is blocked (a wait, wait_for, an unfinished done(), on_done, wait_on) while this planned batch lacks some of
 /// its own submissions: the batch must not wait for them any longer.
-struct Interest {
+struct PartAwaited {
   std::int32_t rank = 0;
   std::uint32_t plan = 0;
   std::uint32_t batch = 0;
@@ -155,7 +155,7 @@ struct RankLost {
 };
 
 /// A rank has called shutdown() and will submit nothing more.
-struct Left {
+struct Departed {
   /// The last call that the rank has made in a set's sequence. Sets without a call are left out.
   struct Sequence {
     core::SetId set = core::kGlobalSet;
@@ -178,9 +178,9 @@ struct Left {
 //            signatures differ at a number, it passes on all of them as one disputed call.
 //   down     Calls run in the order of their numbers, so the log only says how many: `SequenceAppended`. A disputed
 //            call fails on every member (`SequenceFailed`), and the next one goes on.
-//   leaving  `Left` says how many calls the rank has made in each set. Later calls can never be complete. A rank that
-//            has made one asks about it (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may
-//            run.
+//   leaving  `Departed` says how many calls the rank has made in each set. Later calls can never be complete. A rank
+//            that has made one asks about it (`Overdue` of zero seconds), and `SequenceEnded` says the last number that
+//            may run.
 //   joining  `Joined` and `RankJoined` say how many calls the rank had given to the log. It contributes to these and to
 //            no later ones; `SequenceAppended` has the signatures that it does not know. Its calls may reach the
 //            sequencer after its `Joined`, and the end of the join waits for them. Then all members go on from one
@@ -260,8 +260,8 @@ struct Joined {
   core::Round sequence = 0;             ///< the last call that the rank has given to the log
 };
 
-using UpMessage =
-    std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer, Joined, SequenceGrown>;
+using UpMessage = std::variant<Counted, Declared, PartAwaited, Overdue, Missing, RankLost, Departed, Starved, Answer,
+                               Joined, SequenceGrown>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -299,7 +299,7 @@ enum class PlanEnd : std::uint8_t {
   signature,   ///< a tensor of the plan got another signature
   failed,      ///< ranks disagreed about a tensor of the plan
   evicted,     ///< ids ran out
-  left,        ///< a rank left, or all have dropped the set
+  departed,    ///< a rank left, or all have dropped the set
   joined,      ///< a rank joined
 };
 /// The plan will not be used again.
@@ -394,7 +394,7 @@ struct SetRemoved {
 
 /// A rank has called shutdown() and submits nothing more. What it has submitted is earlier in the log or is still to be
 /// appended. Any other request that needs the rank fails on every rank that reads this (see control/participant.hpp).
-struct RankLeft {
+struct RankDeparted {
   std::int32_t rank = 0;
 };
 
@@ -431,7 +431,7 @@ struct Push {};
 struct Closed {};
 
 using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
-                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push, RankJoined, JoinEnded,
+                              Stalled, SetAdded, SetRemoved, RankDeparted, Faulted, Closed, Push, RankJoined, JoinEnded,
                               SequenceAppended, SequenceFailed, SequenceEnded>;
 
 }  // namespace kolo::control

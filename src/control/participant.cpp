@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "control/participant/departed_ranks.hpp"
 #include "control/participant/joins.hpp"
-#include "control/participant/left_ranks.hpp"
+#include "control/participant/own_calls.hpp"
 #include "control/participant/planned_parts.hpp"
 #include "control/participant/publisher.hpp"
 #include "control/participant/slot_table.hpp"
-#include "control/participant/unnamed_calls.hpp"
 #include "control/ranges.hpp"
 
 namespace kolo::control {
@@ -65,7 +65,8 @@ struct Participant::Impl {
   }
 
   void call(Set& set, const std::shared_ptr<const Signature>& signature, Round first, std::uint64_t count) {
-    KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot && !has_said_left) << "process set " << set.number;
+    KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot && !has_said_departure)
+        << "process set " << set.number;
     KOLO_CHECK(first > std::max(set.sequence.made, set.sequence.passed) && count > 0) << "call " << first;
     calls.call(set, signature, first, count);
   }
@@ -87,14 +88,14 @@ struct Participant::Impl {
   }
 
   void leave() {
-    has_said_left = true;
+    has_said_departure = true;
     for (auto& [number, set] : slots.sets()) {
       if (number != core::kGlobalSet && set.member && !set.is_dropped) publisher.drop(set);
     }
-    Left& left_last = publisher.outbox().left.emplace(Left{rank});
+    Departed& departure = publisher.outbox().departed.emplace(Departed{rank});
     for (const auto& [number, set] : slots.sets()) {
       const Round calls_made = std::max(set.sequence.made, set.sequence.passed);
-      if (calls_made > 0) left_last.sequences.push_back({number, calls_made});
+      if (calls_made > 0) departure.sequences.push_back({number, calls_made});
     }
   }
 
@@ -168,7 +169,7 @@ struct Participant::Impl {
   }
 
   void on(const Failed& entry, std::vector<Action>& actions) {
-    if (entry.code == ErrorCode::rank_lost) left.note_failure();
+    if (entry.code == ErrorCode::rank_lost) departed.note_failure();
     Set& set = slots.set_in_log(entry.set);
     if (entry.members.empty()) set.absent.consume(entry.name);
     const bool is_absent = entry.members.empty() && set.absent.has(rank);
@@ -233,13 +234,13 @@ struct Participant::Impl {
     const bool is_member = std::binary_search(members.begin(), members.end(), rank);
     require(is_member == (request != slots.requests().end()), "a process set was made without this rank's request");
     Set& set = slots.add_set(entry.set, entry.base, entry.generation, std::move(members));
-    set.has_left = left.has_any(set.members);
+    set.has_departed = departed.has_any(set.members);
     if (!is_member) return;
     const SlotId number = request->second;
     slots.run(number);
     actions.emplace_back(SetMade{entry.set, entry.members, number});
     slots.forget(number, actions);
-    if (has_said_left) publisher.drop(set);
+    if (has_said_departure) publisher.drop(set);
   }
 
   void on(const SetRemoved& entry, std::vector<Action>& actions) {
@@ -267,11 +268,11 @@ struct Participant::Impl {
     slots.sets().erase(entry.set);
   }
 
-  void on(const RankLeft& entry, std::vector<Action>&) {
+  void on(const RankDeparted& entry, std::vector<Action>&) {
     if (entry.rank == rank) return;
-    left.add(entry.rank);
+    departed.add(entry.rank);
     for (auto& [number, set] : slots.sets()) {
-      if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_left = true;
+      if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_departed = true;
     }
     for (SlotId at = 0; at < slots.size(); ++at) {
       const Slot& slot = slots[at];
@@ -279,7 +280,7 @@ struct Participant::Impl {
         publisher.ask(slot, 0, false);
     }
     for (const auto& [number, set] : slots.sets()) {
-      if (set.has_left && has_calls_in_flight(set)) publisher.ask(set);
+      if (set.has_departed && has_calls_in_flight(set)) publisher.ask(set);
     }
   }
 
@@ -298,13 +299,13 @@ struct Participant::Impl {
   const std::uint32_t capacity;
   ParticipantCounters counters;
   participant::SlotTable slots{rank};
-  participant::LeftRanks left;
-  participant::Publisher publisher{rank, slots, left, counters};
+  participant::DepartedRanks departed;
+  participant::Publisher publisher{rank, slots, departed, counters};
   participant::PlannedParts plans{rank, slots, publisher, counters};
-  participant::UnnamedCalls calls{rank, slots, left, publisher, counters};
-  participant::Joins joins{rank, slots, left, publisher, plans, calls, counters};
-  bool interested = false;
-  bool has_said_left = false;
+  participant::OwnCalls calls{rank, slots, departed, publisher, counters};
+  participant::Joins joins{rank, slots, departed, publisher, plans, calls, counters};
+  bool awaiting = false;
+  bool has_said_departure = false;
 };
 
 Participant::Participant(int rank, int size, std::uint32_t capacity)
@@ -330,9 +331,7 @@ void Participant::call(SetId set, const std::shared_ptr<const Signature>& signat
   impl_->call(impl_->slots.set_of(set), signature, first, count);
 }
 
-void Participant::pass(SetId set, Round last) {
-  participant::UnnamedCalls::pass(impl_->slots.set_of(set).sequence, last);
-}
+void Participant::pass(SetId set, Round last) { participant::OwnCalls::pass(impl_->slots.set_of(set).sequence, last); }
 
 void Participant::overdue_call(SetId set, Round call, core::CollectiveKind kind, double waited_s, bool deadline,
                                bool running) {
@@ -361,7 +360,7 @@ void Participant::end_step(SetId set) {
   impl_->publisher.count_steps(known, known.steps + 1);
 }
 
-void Participant::set_interested(bool interested) { impl_->interested = interested; }
+void Participant::set_awaiting(bool awaiting) { impl_->awaiting = awaiting; }
 
 void Participant::overdue(SlotId slot, double waited_s, bool deadline) {
   impl_->publisher.ask(impl_->slots[slot], waited_s, deadline);
@@ -398,7 +397,7 @@ void Participant::on_log(const LogEntry& entry, std::vector<Action>& actions) {
 }
 
 Outbox& Participant::outbox() noexcept {
-  if (impl_->interested && impl_->plans.has_unreported()) impl_->plans.report_interest();
+  if (impl_->awaiting && impl_->plans.has_unreported()) impl_->plans.report_awaited();
   if (impl_->calls.has_news()) impl_->calls.speak_of_calls();
   return impl_->publisher.outbox();
 }
@@ -409,9 +408,9 @@ const std::string& Participant::name_of(SlotId slot) const { return impl_->slots
 const std::shared_ptr<const core::Signature>& Participant::signature_of(SlotId slot) const {
   return impl_->slots[slot].current;
 }
-const std::vector<std::int32_t>& Participant::left() const noexcept { return impl_->left.all(); }
-const std::vector<std::int32_t>& Participant::first_to_leave() const noexcept { return impl_->left.first(); }
-bool Participant::has_left(std::int32_t rank) const noexcept { return impl_->left.has(rank); }
+const std::vector<std::int32_t>& Participant::departed() const noexcept { return impl_->departed.all(); }
+const std::vector<std::int32_t>& Participant::first_to_leave() const noexcept { return impl_->departed.first(); }
+bool Participant::has_departed(std::int32_t rank) const noexcept { return impl_->departed.has(rank); }
 TensorId Participant::id_bound() const noexcept { return impl_->slots.id_bound(); }
 
 }  // namespace kolo::control

@@ -28,8 +28,8 @@
 // An invalid entry is refused by an Error (ranges.hpp).
 //
 // Its parts are in src/control/participant/: the table of names (`slot_table`), publishing (`publisher`), plans
-// (`planned_parts`), calls without a name (`unnamed_calls`), joining (`joins`), and ranks that have left
-// (`left_ranks`).
+// (`planned_parts`), calls without a name (`own_calls`), joining (`joins`), and ranks that have left
+// (`departed_ranks`).
 #pragma once
 
 #include <cstdint>
@@ -51,15 +51,15 @@ namespace kolo::control {
 using SlotId = std::uint32_t;
 
 /// Messages and counts to publish, in this order. Messages and counts may overtake each other on their way to the
-/// leader; `left` must not overtake anything, because the log ends when all ranks have left.
+/// leader; `departed` must not overtake anything, because the log ends when all ranks have left.
 struct Outbox {
   std::vector<UpMessage> messages;
   std::vector<std::pair<core::TensorId, CountWord>> counts;
   /// Whether one of the counts is of a set other than the world. The root may be no member of it, and must get it at
   /// once.
   bool counts_for_sets = false;
-  std::optional<Left> left;
-  [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !left; }
+  std::optional<Departed> departed;
+  [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !departed; }
 };
 
 /// Execute these slots' submissions as one batch, in this order. The batch completes when the caller says `completed`.
@@ -195,10 +195,10 @@ class Participant {
   void completed(core::SetId set);
   void end_step(core::SetId set);
   /// Whether a thread of this rank is blocked on an unfinished handle, or has asked about one. While it is, each
-  /// planned batch that this rank has submitted in part is reported by `Interest`, once in each such state. This is
+  /// planned batch that this rank has submitted in part is reported by `PartAwaited`, once in each such state. This is
   /// evaluated when the outbox is taken: take it after a group of submissions, because between them a batch may seem
   /// partial that is not.
-  void set_interested(bool interested);
+  void set_awaiting(bool awaiting);
   /// A slot's submission in flight has waited for `waited_s` seconds (a join: since the set's last batch).
   void overdue(SlotId slot, double waited_s, bool deadline);
   /// The program asks which ranks have not made this submission; `ReportStall` names them, if there are any.
@@ -225,11 +225,11 @@ class Participant {
   /// The signature that the slot's id means now, for a slot whose batch has just been handed out.
   [[nodiscard]] const std::shared_ptr<const core::Signature>& signature_of(SlotId slot) const;
   /// The other ranks that have left, as far as this rank has read the log, ascending.
-  [[nodiscard]] const std::vector<std::int32_t>& left() const noexcept;
-  /// The ranks of `left` that an error names: those that had left when the first submission failed because of it. Later
-  /// ones probably left because of these. If no submission has failed: all of `left`.
+  [[nodiscard]] const std::vector<std::int32_t>& departed() const noexcept;
+  /// The ranks of `departed` that an error names: those that had left when the first submission failed because of it.
+  /// Later ones probably left because of these. If no submission has failed: all of `departed`.
   [[nodiscard]] const std::vector<std::int32_t>& first_to_leave() const noexcept;
-  [[nodiscard]] bool has_left(std::int32_t rank) const noexcept;
+  [[nodiscard]] bool has_departed(std::int32_t rank) const noexcept;
   /// All ids in use are below this: a leader need not look further along a count column.
   [[nodiscard]] core::TensorId id_bound() const noexcept;
 

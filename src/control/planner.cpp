@@ -22,20 +22,20 @@ std::uint64_t uneven_tensors(const core::Signature& signature) noexcept {
 }
 }  // namespace
 
-bool BatchRoom::takes(const core::Signature& signature, std::int64_t bytes) const noexcept {
+bool BatchSpace::takes(const core::Signature& signature, std::int64_t bytes) const noexcept {
   if (!kind_) return true;
   return is_shared_ && shares_batches(signature) && signature.kind == *kind_ && threshold_ > 0 &&
          bytes <= threshold_ - bytes_ && uneven_tensors_ + uneven_tensors(signature) <= kMostUnevenTensors;
 }
 
-void BatchRoom::add(const core::Signature& signature, std::int64_t bytes) noexcept {
+void BatchSpace::add(const core::Signature& signature, std::int64_t bytes) noexcept {
   kind_ = signature.kind;
   is_shared_ = is_shared_ && shares_batches(signature);
   bytes_ += std::min(bytes, threshold_);
   uneven_tensors_ += uneven_tensors(signature);
 }
 
-std::uint64_t BatchRoom::add_alike(const core::Signature& signature, std::int64_t bytes, std::uint64_t most) noexcept {
+std::uint64_t BatchSpace::add_alike(const core::Signature& signature, std::int64_t bytes, std::uint64_t most) noexcept {
   add(signature, bytes);
   if (!takes(signature, bytes)) return 1;
   std::uint64_t more = most - 1;
@@ -96,7 +96,7 @@ Planner::Batches Planner::cut(std::vector<TensorId> order) const {
               [&](TensorId a, TensorId b) { return tensors_[a].seen_as < tensors_[b].seen_as; });
   }
   Batches batches;
-  BatchRoom room(threshold_);
+  BatchSpace space(threshold_);
   std::uint64_t ready = 0;
   std::uint64_t lacking = 0;
   std::int32_t highest = 0;
@@ -104,14 +104,14 @@ Planner::Batches Planner::cut(std::vector<TensorId> order) const {
     const Tensor& tensor = tensors_[id];
     const bool forced =
         (ready & tensor.cut_lacking) != 0 || (lacking & tensor.cut_ready) != 0 || tensor.priority < highest;
-    if (batches.empty() || forced || !room.takes(tensor)) {
+    if (batches.empty() || forced || !space.takes(tensor)) {
       batches.emplace_back();
-      room = BatchRoom(threshold_);
+      space = BatchSpace(threshold_);
       ready = lacking = 0;
     }
     highest = tensor.priority;  // it is no less urgent than those before it
     batches.back().push_back(id);
-    room.add(tensor);
+    space.add(tensor);
     ready |= tensor.cut_ready;
     lacking |= tensor.cut_lacking;
   }

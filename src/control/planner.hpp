@@ -38,13 +38,13 @@ namespace kolo::control {
 /// batch is also bounded by the number of its tensors, which bounds the lengths that travel first, and the wait of
 /// urgent tensors. On the CPU its members end one by one. On a device all end with the batch, so such a request is a
 /// batch by itself.
-class BatchRoom {
+class BatchSpace {
  public:
   /// The most tensors of a batch whose rows differ by rank. A single request may have more; it is then a batch by
   /// itself.
   static constexpr std::uint64_t kMostUnevenTensors = 64;
 
-  explicit BatchRoom(std::int64_t threshold) : threshold_(threshold) {}
+  explicit BatchSpace(std::int64_t threshold) : threshold_(threshold) {}
   [[nodiscard]] bool takes(const Tensor& tensor) const noexcept { return takes(*tensor.signature, tensor.bytes); }
   void add(const Tensor& tensor) noexcept { add(*tensor.signature, tensor.bytes); }
   /// `bytes`: the signature's.

@@ -44,9 +44,9 @@ class UpRanges {
               "a request names other members than its process set has");
     }
   }
-  void operator()(const Interest& m) const {
+  void operator()(const PartAwaited& m) const {
     rank(m.rank);
-    require(!m.lacking.empty(), "an interest lacks nothing");
+    require(!m.lacking.empty(), "a part that is awaited lacks nothing");
   }
   void operator()(const Overdue& m) const {
     rank(m.rank);
@@ -61,17 +61,17 @@ class UpRanges {
     rank(m.rank);
     require(m.code != ErrorCode::ok, "a rank is lost without an error");
   }
-  void operator()(const Left& m) const { rank(m.rank); }
+  void operator()(const Departed& m) const { rank(m.rank); }
   void operator()(const Starved& m) const { rank(m.rank); }
   void operator()(const SequenceGrown& m) const {
     require(!m.repeats.empty(), "a sequence has not grown");
-    std::uint64_t left = kMostCalls;
-    require(m.first > 0 && m.first <= left, "a call has no such number");
-    left -= m.first;
+    std::uint64_t remaining = kMostCalls;
+    require(m.first > 0 && m.first <= remaining, "a call has no such number");
+    remaining -= m.first;
     for (const SequenceGrown::Repeat& repeat : m.repeats) {
-      require(repeat.count > 0 && repeat.count <= kLongestRepeat && repeat.count <= left,
+      require(repeat.count > 0 && repeat.count <= kLongestRepeat && repeat.count <= remaining,
               "a sequence has grown by too many calls");
-      left -= repeat.count;
+      remaining -= repeat.count;
       if (repeat.variants.empty()) continue;
       require(repeat.count == 1 && !repeat.signature && repeat.variants.size() > 1, "a disputed call is not one call");
       for (const Declared::Variant& variant : repeat.variants) {
@@ -154,7 +154,7 @@ class LogRanges {
     require(core::is_row(m.base), "there is no such row of ids");
   }
   void operator()(const SetRemoved&) const {}
-  void operator()(const RankLeft& m) const { world_.rank(m.rank); }
+  void operator()(const RankDeparted& m) const { world_.rank(m.rank); }
   void operator()(const Faulted& m) const {
     require(m.rank >= -1 && m.rank < size_, "there is no such rank");
     require(m.code != ErrorCode::ok, "the world fails without an error");

@@ -322,7 +322,7 @@ struct Relay::Impl {
   }
 
   void on(const Stalled&) {}
-  void on(const RankLeft&) {}
+  void on(const RankDeparted&) {}
   void on(const Faulted&) {}
   void on(const Closed&) {}
   void on(const Push&) { asked_to_push = false; }

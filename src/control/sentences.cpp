@@ -29,7 +29,7 @@ const char* one_or_many(const std::vector<std::int32_t>& ranks, const char* one,
   return ranks.size() == 1 ? one : many;
 }
 
-std::string has_left(const std::vector<std::int32_t>& ranks) {
+std::string has_departed(const std::vector<std::int32_t>& ranks) {
   return core::describe_ranks(ranks) + one_or_many(ranks, " has", " have") + " shut down";
 }
 
@@ -58,7 +58,7 @@ std::string not_completed(const std::string& subject, bool is_group, double wait
 std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wait, const GroupOf& group_of_set) {
   std::string text =
       core::describe_ranks(missing) + one_or_many(missing, " has not ", " have not ") + deed_of(wait.join, wait.group);
-  if (!wait.left.empty()) text += " (" + has_left(wait.left) + ")";
+  if (!wait.departed.empty()) text += " (" + has_departed(wait.departed) + ")";
   std::map<std::string, std::vector<std::int32_t>> waits;
   bool other_groups = false;
   for (const Answer& answer : wait.answers) {
@@ -174,7 +174,7 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait, const Grou
     return Verdict{text + why + "." + kUndefined, ranks.size() == 1 ? ranks.front() : -1};
   };
   if (!wait.silent.empty()) return blame(wait.silent, silence_of(wait.silent));
-  missing.insert(missing.end(), wait.left.begin(), wait.left.end());
+  missing.insert(missing.end(), wait.departed.begin(), wait.departed.end());
   std::sort(missing.begin(), missing.end());
   if (!missing.empty()) return blame(missing, absence_of(missing, wait, group_of_set));
   const std::string all = std::string("every rank has ") + deed_of(wait.join, wait.group);
@@ -188,12 +188,12 @@ std::string too_many_sets(const std::string& subject, std::int32_t rank, std::ui
          " already, and can be in no more (KOLO_GROUPS); drop those that are not used any more";
 }
 
-std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& left) {
-  return has_left(left) + (is_group ? " and will not ask for " : " and will not submit ") + subject + ".";
+std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& departed) {
+  return has_departed(departed) + (is_group ? " and will not ask for " : " and will not submit ") + subject + ".";
 }
 
-std::string nothing_more(const std::vector<std::int32_t>& left) {
-  return has_left(left) + "; no later operation can complete.";
+std::string nothing_more(const std::vector<std::int32_t>& departed) {
+  return has_departed(departed) + "; no later operation can complete.";
 }
 
 std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root) {
@@ -218,8 +218,8 @@ std::string absent_member(const std::string& subject, const std::vector<std::int
          "; make it before any rank joins, or after the join.";
 }
 
-std::string endless(const std::string& join, const std::vector<std::int32_t>& left) {
-  return has_left(left) + ", so " + join + " cannot end.";
+std::string endless(const std::string& join, const std::vector<std::int32_t>& departed) {
+  return has_departed(departed) + ", so " + join + " cannot end.";
 }
 
 std::string rank_lost(const RankLost& lost) {

@@ -46,11 +46,11 @@ std::string disagreement(const std::string& subject, const std::string& group, c
 /// The state of a wait whose deadline has passed. Ranks ascend.
 struct Wait {
   double waited_s = 0;
-  std::vector<std::int32_t> silent;  ///< members that have not answered and are to be named
-  std::vector<Answer> answers;       ///< by rank
-  std::vector<std::int32_t> left;    ///< members that have shut down without having submitted
-  bool join = false;                 ///< a wait for the others to join: "submitted" means joined
-  bool group = false;                ///< a wait for a group to be made: "submitted" means has asked for it
+  std::vector<std::int32_t> silent;    ///< members that have not answered and are to be named
+  std::vector<Answer> answers;         ///< by rank
+  std::vector<std::int32_t> departed;  ///< members that have shut down without having submitted
+  bool join = false;                   ///< a wait for the others to join: "submitted" means joined
+  bool group = false;                  ///< a wait for a group to be made: "submitted" means has asked for it
 };
 /// Why the wait failed, and the rank that caused it (-1: none, or several). control/sequencer/questions.hpp says which
 /// ranks it names.
@@ -60,9 +60,9 @@ struct Verdict {
 };
 Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set);
 /// Why a submission can never be complete, or a group never be made.
-std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& left);
+std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& departed);
 /// Why nothing can be decided any more: the ranks that decide have left.
-std::string nothing_more(const std::vector<std::int32_t>& left);
+std::string nothing_more(const std::vector<std::int32_t>& departed);
 /// Why an operation cannot run without these absent ranks: one of them is its root; each rank sends and receives; it is
 /// a product of scaled numbers.
 std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root);
@@ -72,7 +72,7 @@ std::string scaled_product(const std::string& subject, core::CollectiveKind kind
 /// Why a group cannot be made.
 std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent);
 /// Why a join never ends.
-std::string endless(const std::string& join, const std::vector<std::int32_t>& left);
+std::string endless(const std::string& join, const std::vector<std::int32_t>& departed);
 /// Why a group cannot be made: this rank is in the largest number of groups.
 std::string too_many_sets(const std::string& subject, std::int32_t rank, std::uint32_t most);
 /// Why this rank ended the job.

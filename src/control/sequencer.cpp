@@ -12,6 +12,7 @@
 #include "control/ranges.hpp"
 #include "control/sentences.hpp"
 #include "control/sequencer/batches.hpp"
+#include "control/sequencer/call_order.hpp"
 #include "control/sequencer/departures.hpp"
 #include "control/sequencer/failures.hpp"
 #include "control/sequencer/joins.hpp"
@@ -22,7 +23,6 @@
 #include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_maker.hpp"
 #include "control/sequencer/set_table.hpp"
-#include "control/sequencer/unnamed_calls.hpp"
 #include "control/tensor_table.hpp"
 
 namespace kolo::control {
@@ -70,7 +70,7 @@ struct Sequencer::Impl {
   }
 
   void on(const SequenceGrown& message, Time) { calls.on(message); }
-  void on(const Interest& message, Time) { plans.on(message); }
+  void on(const PartAwaited& message, Time) { plans.on(message); }
   void on(const Joined& message, Time) { joins.on(message); }
   void on(const Starved&, Time) { log.append(Push{}); }
 
@@ -83,7 +83,7 @@ struct Sequencer::Impl {
   // ---------------------------------------------------------------- ranks that go
 
   void on(const RankLost& message, Time) {
-    if (message.code == ErrorCode::rank_lost && departures.has_left(message.rank)) return depart(message.rank);
+    if (message.code == ErrorCode::rank_lost && departures.has_departed(message.rank)) return depart(message.rank);
     log.fault(message.code, message.rank, rank_lost(message));
   }
 
@@ -97,22 +97,22 @@ struct Sequencer::Impl {
     questions.fail_questions();
   }
 
-  void on(const Left& message, Time) {
-    if (departures.has_left(message.rank)) return;
+  void on(const Departed& message, Time) {
+    if (departures.has_departed(message.rank)) return;
     departures.leave(message.rank);
-    if (departures.have_all_left()) return close();
-    log.append(RankLeft{message.rank});
+    if (departures.have_all_departed()) return close();
+    log.append(RankDeparted{message.rank});
     for (auto& [number, set] : sets.all()) {
       if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
-      set.has_left = true;
-      if (set.plan) plans.void_plan(set, PlanEnd::left);
+      set.has_departed = true;
+      if (set.plan) plans.void_plan(set, PlanEnd::departed);
       calls.cut_sequence(set, calls_of(message, number));
       if (!set.absent.empty()) joins.end_join_without(set);
     }
   }
 
-  static Round calls_of(const Left& message, SetId set) {
-    for (const Left::Sequence& sequence : message.sequences) {
+  static Round calls_of(const Departed& message, SetId set) {
+    for (const Departed::Sequence& sequence : message.sequences) {
       if (sequence.set == set) return sequence.calls;
     }
     return 0;
@@ -145,7 +145,7 @@ struct Sequencer::Impl {
   sequencer::Failures failures{log, sets, departures};
   sequencer::ReadySets ready{tensors};
   sequencer::Plans plans{options, log, tensors, sets, ready};
-  sequencer::UnnamedCalls calls{options, log, sets, departures, ready};
+  sequencer::CallOrder calls{options, log, sets, departures, ready};
   sequencer::Batches batches{options, log, tensors, sets, failures, ready, plans, calls};
   sequencer::Naming naming{log, tensors, sets, failures, plans, batches};
   sequencer::Questions questions{options, log, tensors, sets, departures, failures, plans, calls};
@@ -170,7 +170,7 @@ void Sequencer::decide(Time now) {
   if (!impl_->log.has_ended()) impl_->decide(now);
 }
 
-bool Sequencer::waits_for_room() const noexcept { return impl_->batches.waits_for_room(); }
+bool Sequencer::waits_for_completion() const noexcept { return impl_->batches.waits_for_completion(); }
 
 Sequencer::Time Sequencer::next_deadline() const noexcept {
   return impl_->log.has_ended() ? Time::max() : impl_->questions.next_deadline();

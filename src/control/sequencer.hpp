@@ -9,7 +9,7 @@
 //   batches        what is ready, when it is appended, and in which order: fusion, priorities, patience.
 //                  `ready_sets`: the queues, by set.
 //   plans          when a set's batches of a step are frozen, and when that ends (what a plan holds: planner.hpp).
-//   unnamed_calls  calls without a name, which run in the order of their numbers.
+//   call_order     calls without a name, which run in the order of their numbers.
 //   set_maker      which process sets there are. `set`, `set_table`: what is known of each.
 //   joins          ranks that are out of data while the others go on.
 //   questions      long waits: warnings, deadlines, and which ranks the error names.
@@ -66,7 +66,7 @@ class Sequencer {
   /// Decides about the messages so far. Call it after a group of messages, and at `next_deadline`.
   void decide(Time now);
   /// Whether a ready request waits for a batch to complete: then the completed counts are urgent.
-  [[nodiscard]] bool waits_for_room() const noexcept;
+  [[nodiscard]] bool waits_for_completion() const noexcept;
   /// When `decide` must be called again even without a message (an unanswered query); Time::max() for never.
   [[nodiscard]] Time next_deadline() const noexcept;
 

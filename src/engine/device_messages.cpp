@@ -18,9 +18,9 @@ void DeviceMessages::forget(MessageOperation& operation) {
   open_.store(copying_.size(), std::memory_order_release);
 }
 
-bool DeviceMessages::keeps(MessageOperation& operation, bool spares) {
+bool DeviceMessages::keeps(MessageOperation& operation, bool may_be_used) {
   operation.has_ended = true;
-  if (!spares) return operation.is_copying;
+  if (!may_be_used) return operation.is_copying;
   if (operation.message->status.ok() && operation.lacks_data()) {
     operation.copy.bytes = operation.message->received_bytes;
     begin(operation);

@@ -33,9 +33,9 @@ class DeviceMessages {
   /// Whether some of them have not been moved yet.
   [[nodiscard]] bool has_fresh() const noexcept { return has_fresh_ && !copying_.empty(); }
   void begin(MessageOperation& operation);
-  /// The message has ended, however. Whether the operation goes on: until its copy is over, or, without `spares` (the
-  /// device is being aborted, perhaps, and nothing more is asked of it), until `take`.
-  [[nodiscard]] bool keeps(MessageOperation& operation, bool spares);
+  /// The message has ended, however. Whether the operation goes on: until its copy is over, or, unless the device
+  /// `may_be_used` (it is being aborted, perhaps, and nothing more is asked of it), until `take`.
+  [[nodiscard]] bool keeps(MessageOperation& operation, bool may_be_used);
   /// Moves copies; `news` is called with each operation, as MessageOperation&, whose copy has come further.
   template <class News>
   bool move(News news) {

@@ -3,17 +3,18 @@
 
 #include <system_error>
 
+#include <unistd.h>
+
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
 #include "base/system_error.hpp"
-#include "engine/tags.hpp"
 
 namespace kolo::engine {
 namespace {
 
-/// How many turns a thread that waits gives away in the hope of becoming the driver, before it sleeps.
-constexpr int kTurnsBeforeSleep = 64;
+/// How often a thread that waits tries to become the driver, and yields, before it sleeps.
+constexpr int kTriesBeforeSleep = 64;
 
 /// By state: bit n says that state n may follow.
 constexpr auto kMayFollow = [] {
@@ -24,6 +25,12 @@ constexpr auto kMayFollow = [] {
   }
   return bits;
 }();
+
+/// Empties an eventfd; that it is empty already is no error.
+void drain_wake(int fd) noexcept {
+  std::uint64_t count = 0;  // one read takes all
+  [[maybe_unused]] const ssize_t bytes = ::read(fd, &count, sizeof count);
+}
 
 }  // namespace
 
@@ -74,7 +81,7 @@ void Driver::resume(State own) noexcept {
 }
 
 bool Driver::try_take() {
-  if (!mutex_.try_lock()) return false;
+  if (!lock_.try_lock()) return false;
   take();
   return true;
 }
@@ -82,7 +89,7 @@ bool Driver::try_take() {
 /// A driver that finds no reason to sleep would not let anybody in, were it not for `wanted_`.
 void Driver::wait_for_lock() {
   wanted_.fetch_add(1);
-  mutex_.lock();
+  lock_.lock();
   wanted_.fetch_sub(1);
 }
 
@@ -93,7 +100,7 @@ void Driver::take_over() {
 
 /// The analysis cannot follow a lock that is tried for in a loop.
 bool Driver::seek_lock(const std::function<bool()>& done) KOLO_NO_THREAD_SAFETY_ANALYSIS {
-  bool has = mutex_.try_lock();
+  bool has = lock_.try_lock();
   if (has) return true;
   // The background thread will leave the place. Another thread inside a call may keep it.
   const auto may_be_kept = [this] {
@@ -101,9 +108,9 @@ bool Driver::seek_lock(const std::function<bool()>& done) KOLO_NO_THREAD_SAFETY_
     return state == State::called || state == State::leaving;
   };
   seekers_.fetch_add(1);
-  for (int turn = 0; !has && !done() && (turn < kTurnsBeforeSleep || !may_be_kept()); ++turn) {
+  for (int tries = 0; !has && !done() && (tries < kTriesBeforeSleep || !may_be_kept()); ++tries) {
     std::this_thread::yield();
-    has = mutex_.try_lock();
+    has = lock_.try_lock();
   }
   seekers_.fetch_sub(1);
   return has;
@@ -121,9 +128,9 @@ bool Driver::seek(const std::function<bool()>& done) {
 void Driver::give_way() {
   if (wanted_.load() == 0) return;
   const State own = state_.load(std::memory_order_relaxed);
-  mutex_.unlock();
+  lock_.unlock();
   while (wanted_.load() > 0) std::this_thread::yield();
-  mutex_.lock();
+  lock_.lock();
   resume(own);
 }
 
@@ -164,7 +171,7 @@ void Driver::let_go(const Rest& rest) noexcept {
   }
   move(naps_ ? State::napping : State::asleep);
   const bool rings = rest.ring || is_ending();  // this driver may have taken the ring of `end`
-  mutex_.unlock();
+  lock_.unlock();
   if (rings) ring();
 }
 
@@ -179,7 +186,7 @@ void Driver::nap(base::Time until) noexcept {
 // ---------------------------------------------------------------- the background thread
 
 void Driver::wake_up() {
-  mutex_.lock();
+  lock_.lock();
   naps_ = false;
   resume(State::background);
 }
@@ -211,7 +218,7 @@ const Driver::Events* Driver::leave_to_seekers() {
 }
 
 const Driver::Events& Driver::sleep_unlocked(std::optional<std::chrono::nanoseconds> timeout) {
-  mutex_.unlock();
+  lock_.unlock();
   Events events;
   poller_.wait(timeout, events);
   wake_up();

@@ -15,7 +15,7 @@
 // looks at the announcement then; both sides are sequentially consistent (Board::announce_sleep), so one of them sees
 // the other. Threads of this rank that submit do the same by `nobody_looks`.
 //
-// The lock is the capability that clang checks (base/mutex.hpp): functions take it, let go of it, or require it, and
+// The place is what clang checks (base/mutex.hpp): functions take it, let go of it, or require it (`kDriving`), and
 // what it guards in the engine cannot be touched without it.
 //
 // A driver lets go of the lock for a moment, too: for callbacks (`step_aside`), and for threads that want the place
@@ -43,6 +43,18 @@
 #include "transport/node_link.hpp"
 
 namespace kolo::engine {
+
+/// The driver's place, for clang. One name stands for the places of all engines, so that the parts of an engine need
+/// not tell it whose lock they mean.
+struct KOLO_CAPABILITY("driver's place") DriversPlace {};
+inline constexpr DriversPlace kDriving;
+
+// What the poller watches, by tag.
+inline constexpr std::uint64_t kWakeTag = 1;
+inline constexpr std::uint64_t kControlTag = 2;
+inline constexpr std::uint64_t kAlarmTag = 3;
+inline constexpr std::uint64_t kTransportTag = 4;
+inline constexpr std::uint64_t kLivenessTag = 16;  ///< and the local rank on top
 
 class Driver {
  public:
@@ -108,23 +120,21 @@ class Driver {
     if (nobody_looks() && !rung_.exchange(true)) ring();
   }
   void ring() noexcept { link_.wake(board_.local_rank()); }
-  /// The lock, for annotations, and for a scope at the end of which it is let go of, and nothing else is done.
-  [[nodiscard]] base::Mutex& mutex() const noexcept KOLO_RETURN_CAPABILITY(mutex_) { return mutex_; }
   /// The place, if it is free: whether it was.
-  [[nodiscard]] bool try_take() KOLO_TRY_ACQUIRE(true, mutex_);
+  [[nodiscard]] bool try_take() KOLO_TRY_ACQUIRE(true, kDriving);
   /// The lock alone, if it is free: to see whether the place is worth taking. `take` follows, or `look_away`.
-  [[nodiscard]] bool try_look() KOLO_TRY_ACQUIRE(true, mutex_) { return mutex_.try_lock(); }
+  [[nodiscard]] bool try_look() KOLO_TRY_ACQUIRE(true, kDriving) { return lock_.try_lock(); }
   /// The place, as soon as who has it gives way.
-  void take_over() KOLO_ACQUIRE(mutex_);
+  void take_over() KOLO_ACQUIRE(kDriving);
   /// The place, unless another thread inside a call has it; false: given up, because that one keeps it, or `done`. The
   /// background thread leaves it to who seeks it.
-  [[nodiscard]] bool seek(const std::function<bool()>& done) KOLO_TRY_ACQUIRE(true, mutex_);
+  [[nodiscard]] bool seek(const std::function<bool()>& done) KOLO_TRY_ACQUIRE(true, kDriving);
 
   // -- with the lock
-  void take() noexcept KOLO_REQUIRES(mutex_) { resume(State::called); }
-  void look_away() KOLO_RELEASE(mutex_) { mutex_.unlock(); }
+  void take() noexcept KOLO_REQUIRES(kDriving) { resume(State::called); }
+  void look_away() KOLO_RELEASE(kDriving) { lock_.unlock(); }
   /// For lambdas, of which the analysis does not know where they are called.
-  void assert_held() const noexcept KOLO_ASSERT_HELD(mutex_) {}
+  static void assert_held() noexcept KOLO_ASSERT_HELD(kDriving) {}
   /// Whether it is the background thread that drives.
   [[nodiscard]] bool in_background() const noexcept {
     const State state = state_.load(std::memory_order_relaxed);
@@ -132,63 +142,77 @@ class Driver {
   }
   /// Runs `work` without the lock, and takes the place again.
   template <class Work>
-  void step_aside(Work&& work) noexcept KOLO_REQUIRES(mutex_) {
+  void step_aside(Work&& work) noexcept KOLO_REQUIRES(kDriving) {
     const State own = state_.load(std::memory_order_relaxed);
-    mutex_.unlock();
+    lock_.unlock();
     work();
     wait_for_lock();
     resume(own);
   }
   /// Lets a thread have the place that asked for it (a mutex alone would not: it is not fair).
-  void give_way() KOLO_REQUIRES(mutex_);
+  void give_way() KOLO_REQUIRES(kDriving);
   /// What the background thread sleeps in.
-  [[nodiscard]] base::Poller& poller() noexcept KOLO_REQUIRES(mutex_) { return poller_; }
+  [[nodiscard]] base::Poller& poller() noexcept KOLO_REQUIRES(kDriving) { return poller_; }
   /// Whether a pass shall look at the poller, which is a system call: one in so many of those that found nothing.
-  [[nodiscard]] bool is_poll_due(bool moved, std::uint64_t passes_per_poll) noexcept KOLO_REQUIRES(mutex_) {
+  [[nodiscard]] bool is_poll_due(bool moved, std::uint64_t passes_per_poll) noexcept KOLO_REQUIRES(kDriving) {
     passes_ = moved ? 0 : passes_ + 1;
     return !moved && passes_ % passes_per_poll == 0;
   }
   /// What the poller has now; valid until the next call.
-  [[nodiscard]] const Events& poll() KOLO_REQUIRES(mutex_);
+  [[nodiscard]] const Events& poll() KOLO_REQUIRES(kDriving);
   /// The two events that are the driver's own have come.
-  void hear_ring() noexcept KOLO_REQUIRES(mutex_);
-  void hear_alarm() noexcept KOLO_REQUIRES(mutex_);
+  void hear_ring() noexcept KOLO_REQUIRES(kDriving);
+  void hear_alarm() noexcept KOLO_REQUIRES(kDriving);
 
   // -- a thread inside a call, at its end
   /// Announces that nobody drives. The caller looks once more, and then lets go.
-  void leave(control::Board::Sleep sleep) noexcept KOLO_REQUIRES(mutex_);
+  void leave(control::Board::Sleep sleep) noexcept KOLO_REQUIRES(kDriving);
   /// How a thread lets go.
   struct Rest {
     bool ring = false;                   ///< the background thread has to go on at once; else:
     base::Time due = base::Time::max();  ///< it has to, then
     bool is_nap_over = false;            ///< submissions from now on shall ring it
   };
-  void let_go(const Rest& rest) noexcept KOLO_RELEASE(mutex_);
+  void let_go(const Rest& rest) noexcept KOLO_RELEASE(kDriving);
   /// Submissions come in bursts: instead of being rung, the background thread looks after a nap. The place is not
   /// taken.
-  void nap(base::Time until) noexcept KOLO_REQUIRES(mutex_);
+  void nap(base::Time until) noexcept KOLO_REQUIRES(kDriving);
 
   // -- the background thread
-  void wake_up() KOLO_ACQUIRE(mutex_);
+  void wake_up() KOLO_ACQUIRE(kDriving);
   /// Announces that nobody drives. The caller looks once more, and then stays, or sleeps.
-  void fall(control::Board::Sleep sleep) noexcept KOLO_REQUIRES(mutex_);
-  void stay() noexcept KOLO_REQUIRES(mutex_) { resume(State::background); }
+  void fall(control::Board::Sleep sleep) noexcept KOLO_REQUIRES(kDriving);
+  void stay() noexcept KOLO_REQUIRES(kDriving) { resume(State::background); }
   /// Until something rings or is due. Says what the poller has then; valid until the next call.
-  [[nodiscard]] const Events& sleep(std::optional<std::chrono::nanoseconds> timeout, bool is_nap) KOLO_REQUIRES(mutex_);
+  [[nodiscard]] const Events& sleep(std::optional<std::chrono::nanoseconds> timeout, bool is_nap)
+      KOLO_REQUIRES(kDriving);
   /// Sleeps while a thread that seeks the place has it. That one rings where it leaves something behind, or never comes
   /// to drive. Null: nobody seeks it.
-  [[nodiscard]] const Events* leave_to_seekers() KOLO_REQUIRES(mutex_);
+  [[nodiscard]] const Events* leave_to_seekers() KOLO_REQUIRES(kDriving);
 
   // -- for tests
   [[nodiscard]] State state() const noexcept { return state_.load(); }
 
  private:
-  void move(State to, std::memory_order order = std::memory_order_release) noexcept KOLO_REQUIRES(mutex_);
-  void resume(State own) noexcept KOLO_REQUIRES(mutex_);
-  void wait_for_lock() KOLO_ACQUIRE(mutex_);
-  [[nodiscard]] bool seek_lock(const std::function<bool()>& done) KOLO_TRY_ACQUIRE(true, mutex_);
-  void set_alarm(base::Time due) noexcept KOLO_REQUIRES(mutex_);
-  const Events& sleep_unlocked(std::optional<std::chrono::nanoseconds> timeout) KOLO_REQUIRES(mutex_);
+  void move(State to, std::memory_order order = std::memory_order_release) noexcept KOLO_REQUIRES(kDriving);
+  void resume(State own) noexcept KOLO_REQUIRES(kDriving);
+  void wait_for_lock() KOLO_ACQUIRE(kDriving);
+  [[nodiscard]] bool seek_lock(const std::function<bool()>& done) KOLO_TRY_ACQUIRE(true, kDriving);
+  void set_alarm(base::Time due) noexcept KOLO_REQUIRES(kDriving);
+  const Events& sleep_unlocked(std::optional<std::chrono::nanoseconds> timeout) KOLO_REQUIRES(kDriving);
+
+  /// A mutex, and for clang the place. The analysis need not know that it is one.
+  class Lock {
+   public:
+    void lock() KOLO_ACQUIRE(kDriving) KOLO_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
+    void unlock() KOLO_RELEASE(kDriving) KOLO_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
+    [[nodiscard]] bool try_lock() KOLO_TRY_ACQUIRE(true, kDriving) KOLO_NO_THREAD_SAFETY_ANALYSIS {
+      return mutex_.try_lock();
+    }
+
+   private:
+    base::Mutex mutex_;
+  };
 
   control::Board& board_;
   transport::NodeLink& link_;
@@ -202,13 +226,25 @@ class Driver {
   std::atomic<int> seekers_{0};    ///< threads that seek the place
   std::atomic<int> wanted_{0};     ///< threads for which the driver gives way
 
-  mutable base::Mutex mutex_;
+  Lock lock_;
   std::atomic<State> state_{State::asleep};  ///< written with the lock held: `move`
   /// When the sleeping background thread wakes by itself.
-  base::Time wakes_at_ KOLO_GUARDED_BY(mutex_) = base::Time::max();
-  bool naps_ KOLO_GUARDED_BY(mutex_) = false;  ///< its nap has not ended
-  Events events_ KOLO_GUARDED_BY(mutex_);
-  std::uint64_t passes_ KOLO_GUARDED_BY(mutex_) = 0;  ///< in a row that found nothing
+  base::Time wakes_at_ KOLO_GUARDED_BY(kDriving) = base::Time::max();
+  bool naps_ KOLO_GUARDED_BY(kDriving) = false;  ///< its nap has not ended
+  Events events_ KOLO_GUARDED_BY(kDriving);
+  std::uint64_t passes_ KOLO_GUARDED_BY(kDriving) = 0;  ///< in a row that found nothing
+};
+
+/// Lets go of the lock at the end of its scope, and does nothing else.
+class KOLO_SCOPED_CAPABILITY DriverLock {
+ public:
+  explicit DriverLock(Driver& driver) noexcept KOLO_REQUIRES(kDriving) : driver_(driver) {}
+  ~DriverLock() KOLO_RELEASE() { driver_.look_away(); }
+  DriverLock(const DriverLock&) = delete;
+  DriverLock& operator=(const DriverLock&) = delete;
+
+ private:
+  Driver& driver_;
 };
 
 /// Whether the table has this move.

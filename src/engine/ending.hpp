@@ -1,26 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a rank comes to its end without a fatal error. It says that it leaves; the log closes, when all ranks have left
-// or when nobody is there any more to go on with it; the engine stops, once, whatever has happened.
+// How a rank comes to its end: in order, or by a fatal error.
+//
+// In order: the rank says that it leaves; the log closes, when all ranks have left or when nobody is there any more to
+// go on with it; the engine stops, once, whatever has happened.
+//
+// By a fatal error: a rank that cannot go on announces it, and uses its backends no more. The log brings the error to
+// all ranks, which record it. Where no log can be had (the leader is dead, a deadline goes unanswered), the rank
+// records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
+// The node hears of it first. Only then are the backends aborted, which may block in a driver of the device: a driver
+// does that without its lock (`Driving::run_deferred`), and fails what is open when it has been done.
 #pragma once
 
 #include <atomic>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <kolo/error.hpp>
+
+#include "base/clock.hpp"
+#include "base/mutex.hpp"
+#include "control/leader.hpp"
+#include "engine/deferred.hpp"
+#include "engine/driver.hpp"
+#include "engine/open_operations.hpp"
+#include "engine/sets.hpp"
+#include "engine/to_leader.hpp"
+#include "transport/inter_node.hpp"
 
 namespace kolo::engine {
 
 class Ending {
  public:
+  /// `announced_for`: how long an announced error waits for the log to bring it. `leader`: null where this rank leads
+  /// no node. `inter`: null with one node. All that is
+  /// referred to outlives this.
+  Ending(int rank, base::Duration announced_for, ToLeader& to_leader, control::Leader* leader, Sets& sets,
+         OpenOperations& open, transport::InterNode* inter, Deferred& deferred) noexcept
+      : rank_(rank), announced_for_(announced_for), to_leader_(to_leader), leader_(leader), sets_(sets), open_(open),
+        inter_(inter), deferred_(deferred) {}
+
   // -- any thread
+  /// Throws the fatal error, or shut_down, if there is one: the first thing that a call does.
+  void check_usable() const;
+  /// A fatal error is recorded.
+  [[nodiscard]] bool faulted() const noexcept { return recorded_.load(std::memory_order_acquire); }
   [[nodiscard]] bool is_stopped() const noexcept { return stopped_.load(std::memory_order_acquire); }
   /// Whether it was not stopped before.
   [[nodiscard]] bool stop() noexcept { return !stopped_.exchange(true); }
   /// Whether an operation of this rank has failed because another rank has left.
   [[nodiscard]] bool is_deserted() const noexcept { return deserted_.load(); }
 
-  // -- the driver
+  // -- the driver: in order
   void note_desertion() noexcept { deserted_.store(true); }
   /// This rank submits nothing more.
   void leave() noexcept { leaving_ = true; }
@@ -33,12 +65,62 @@ class Ending {
   [[nodiscard]] bool is_closed() const noexcept { return closed_; }
   [[nodiscard]] const Status& closed_as() const noexcept { return closed_as_; }
 
+  // -- the driver: fatal errors
+  /// Of the exception that is being handled.
+  void announce_exception() noexcept KOLO_REQUIRES(kDriving);
+  /// This rank cannot go on because of `rank`, itself or a peer. The world learns of it; if rank 0 does not answer,
+  /// this rank fails by itself.
+  void announce_loss(int rank, ErrorCode code, const std::string& reason) KOLO_REQUIRES(kDriving);
+  void announce(ErrorCode code, const std::string& reason) KOLO_REQUIRES(kDriving) {
+    announce_loss(rank_, code, reason);
+  }
+  /// Records an error, unless there is one.
+  void record(const Status& status) KOLO_REQUIRES(kDriving);
+  /// Records the announced error, if it is time.
+  bool record_if_due(base::Time now) KOLO_REQUIRES(kDriving) {
+    if (now < due) return false;
+    record(announced_);
+    return true;
+  }
+  /// Once it is recorded; it does not change any more, so without the mutex.
+  [[nodiscard]] const Status& status() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return status_; }
+  [[nodiscard]] const Status& announced() const noexcept { return announced_; }
+  [[nodiscard]] bool is_announced() const noexcept { return !announced_.ok(); }
+  [[nodiscard]] bool may_use_backends() const noexcept { return !is_announced() && !faulted(); }
+  /// How what is open ends, where all of it does.
+  [[nodiscard]] Status end_of_all() const {
+    if (faulted()) return status();
+    return Status(ErrorCode::shut_down, "the context was shut down before this operation completed");
+  }
+
+  /// A rank that the transport between nodes has lost.
+  struct Loss {
+    int rank = 0;
+    std::string reason;
+  };
+  std::vector<Loss> losses;            ///< that may still prove to be departures
+  base::Time due = base::Time::max();  ///< when the announced error is recorded here, should the log not bring one
+  bool abort_due = false;              ///< an error is recorded, and the backends must be aborted
+
  private:
+  const int rank_;
+  const base::Duration announced_for_;
+  ToLeader& to_leader_ KOLO_GUARDED_BY(kDriving);
+  control::Leader* const leader_ KOLO_PT_GUARDED_BY(kDriving);
+  Sets& sets_ KOLO_GUARDED_BY(kDriving);
+  OpenOperations& open_ KOLO_GUARDED_BY(kDriving);
+  transport::InterNode* const inter_;
+  Deferred& deferred_;
+
   std::atomic<bool> stopped_{false};
   std::atomic<bool> deserted_{false};
   bool leaving_ = false;
   bool closed_ = false;
   Status closed_as_;
+  std::atomic<bool> recorded_{false};
+  mutable base::Mutex mutex_;
+  Status status_ KOLO_GUARDED_BY(mutex_);  // constant once recorded
+  Status announced_;
 };
 
 }  // namespace kolo::engine

@@ -142,13 +142,13 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
     run.elements = run.pieces.front().elements;
     run.splits = operation->splits_of(only.tensor);
     run.allocate = [operation, tensor = only.tensor](const std::vector<std::int64_t>& parts) {
-      return operation->make_room(tensor, parts);
+      return operation->allocate_output(tensor, parts);
     };
     if (batch.absence.is_own) run.allocate = [](const std::vector<std::int64_t>&) { return nullptr; };
     batch.member_of.resize(layout.runs.size());
-    batch.runs_left.resize(batch.members.size());
+    batch.runs_open.resize(batch.members.size());
     batch.member_of[i] = only.member;
-    ++batch.runs_left[only.member];
+    ++batch.runs_open[only.member];
   }
   if (batch.member_of.empty() || batch.absence.is_own) return;
   batch.outcomes.resize(batch.members.size());
@@ -159,7 +159,7 @@ void Executor::note_over(Batch& batch, std::size_t run) {
   const std::uint32_t member = batch.member_of[run];
   Status& outcome = batch.outcomes[member];
   if (outcome.ok()) outcome = batch.job.runs[run].status;
-  if (--batch.runs_left[member] == 0) over_.push_back({std::move(batch.members[member]), outcome});
+  if (--batch.runs_open[member] == 0) over_.push_back({std::move(batch.members[member]), outcome});
 }
 
 /// The job is finished, with all its runs.
@@ -205,7 +205,7 @@ void Executor::recycle(Batch& batch) {
   batch.ends_set = false;
   batch.members.clear();
   batch.member_of.clear();
-  batch.runs_left.clear();
+  batch.runs_open.clear();
   batch.outcomes.clear();
   batch.job.run_over = nullptr;
   batch.status = Status();

@@ -37,7 +37,7 @@ struct Batch {
   Status status;
   // Where rows differ by rank each member has an outcome and an end of its own; else these are empty.
   std::vector<std::uint32_t> member_of;  ///< by run
-  std::vector<std::uint32_t> runs_left;  ///< by member: those that are not over
+  std::vector<std::uint32_t> runs_open;  ///< by member: those that are not over
   std::vector<Status> outcomes;          ///< by member, of its runs that are over
   [[nodiscard]] const Status& outcome_of(std::size_t member) const {
     return status.ok() && !outcomes.empty() ? outcomes[member] : status;
@@ -72,7 +72,7 @@ class Executor {
   using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
   void set_started(Started started) { started_ = std::move(started); }
   /// Takes what is to be called because all work of an operation has been given to the device; of one that has failed
-  /// by then, as where a result has no room, nothing is said before its end. Set before any batch of a device.
+  /// by then, as where a result has no space, nothing is said before its end. Set before any batch of a device.
   void set_enqueued(std::function<void(std::function<void(const Status&)>)> enqueued) {
     enqueued_ = std::move(enqueued);
   }

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/engine.hpp"
+#include "engine/submitter.hpp"
 
 namespace kolo::engine {
 
@@ -25,28 +25,28 @@ constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace
 
-bool Engine::express(SetState& set, Sequence::Turn& turn, const ExpressCall& call) {
-  if (!turn.may_avoid_log) return false;
+bool Submitter::express(SetState& set, Sequence::Reservation& reserved, const ExpressCall& call) {
+  if (!reserved.may_avoid_log) return false;
   ExpressRoute& route = set.sequence.express;
-  control::Express* const express = route.begin(turn.call, call);
+  control::Express* const express = route.begin(reserved.call, call);
   if (express == nullptr) return false;
-  turn.has_spoken = true;
+  reserved.has_spoken = true;
   if (await_verdict(*express) != Verdict::together) return false;
-  turn.has_avoided = true;
+  reserved.has_avoided = true;
   route.finish(call);
-  KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
-                            << " bytes";
+  KOLO_LOG(*engine_.logger, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", "
+                                   << call.bytes() << " bytes";
   return true;
 }
 
-Verdict Engine::await_verdict(control::Express& express) {
+Verdict Submitter::await_verdict(control::Express& express) {
   const auto is_decided = [&express] { return express.look() != Verdict::undecided; };
-  base::Waiter waiter(wait_policy_);
-  for (int steps = wait_policy_.pauses + kYields; steps > 0; --steps) {
+  base::Waiter waiter(engine_.wait_policy);
+  for (int steps = engine_.wait_policy.pauses + kYields; steps > 0; --steps) {
     if (is_decided()) return express.look();
     waiter.step();
   }
-  help_until(is_decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
+  driving_.help_until(is_decided, base::now() + std::min<base::Duration>(engine_.wait_policy.active, kPatience));
   return express.demote();
 }
 

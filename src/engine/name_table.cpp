@@ -7,13 +7,6 @@
 namespace kolo::engine {
 namespace {
 
-[[noreturn]] void throw_in_flight(const std::string& name) {
-  throw Error(ErrorCode::duplicate_name,
-              "tensor " + base::quoted(name) +
-                  " is already in flight: wait for its handle before submitting the name again, or " +
-                  "give the second tensor another name");
-}
-
 [[noreturn]] void throw_held(const std::string& name) {
   throw Error(ErrorCode::duplicate_name,
               "the name " + base::quoted(name) + " belongs to a prepared request: start that one, or use another name");
@@ -25,6 +18,13 @@ std::uint32_t tag_of(std::string_view name) noexcept {
 }
 
 }  // namespace
+
+void NameTable::throw_in_flight(const std::string& name) {
+  throw Error(ErrorCode::duplicate_name,
+              "tensor " + base::quoted(name) +
+                  " is already in flight: wait for its handle before submitting the name again, or " +
+                  "give the second tensor another name");
+}
 
 std::size_t NameIndex::search(std::string_view name, std::uint32_t tag) const noexcept {
   std::size_t at = home(tag);
@@ -51,7 +51,7 @@ Entry& NameIndex::search_or_make(std::string_view name) {
     at = search(name, tag);
   }
   if (free_.empty()) {
-    // Room for all of them, so that taking one out cannot fail.
+    // Space for all of them, so that taking one out cannot fail.
     if (free_.capacity() <= entries_.size()) free_.reserve(2 * entries_.size() + 8);
     const auto number = static_cast<std::uint32_t>(entries_.size());
     entries_.emplace_back(set_, table_).number = number;
@@ -136,10 +136,6 @@ void NameTable::release(Entry& entry) {
 void NameTable::give_back(Entry& entry) noexcept {
   const base::MutexLock lock(mutex_);
   end_flight(entry);
-}
-
-void NameTable::claim_held(Entry& entry) {
-  if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
 }
 
 void NameTable::finished(Entry& entry) noexcept {

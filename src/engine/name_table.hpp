@@ -112,7 +112,9 @@ class NameTable {
   /// Takes a claim back that was not submitted.
   void give_back(Entry& entry) noexcept;
   /// Claims a held entry. Throws Error (duplicate_name) when its last operation is still in flight.
-  void claim_held(Entry& entry);
+  static void claim_held(Entry& entry) {
+    if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
+  }
 
   /// The driver: the submission has completed. The entry may be claimed again from here on.
   void finished(Entry& entry) noexcept;
@@ -127,6 +129,7 @@ class NameTable {
   std::shared_ptr<const core::Signature> share(core::Signature signature);
 
  private:
+  [[noreturn]] static void throw_in_flight(const std::string& name);
   void drop_if_unused(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
   /// The claim ends.
   void end_flight(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
@@ -145,6 +148,11 @@ inline void finish_entry(Entry& entry) noexcept {
   } else {
     entry.table.finished(entry);
   }
+}
+
+/// Whether the operation is not in the log yet; else its batch runs. The driver asks.
+inline bool is_negotiating(const Operation& operation) noexcept {
+  return operation.is_waiting || operation.entry->operation.get() == &operation;
 }
 
 /// The entries of all sets by the participant's numbers for them. One thread at a time (the engine's driver).

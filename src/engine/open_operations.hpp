@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this rank has in flight, in no order, and when the next of it must be looked at: its deadline, or a warning that
-// it waits. One thread at a time (the engine's driver).
+// What this rank has in flight, in no order; when the next of it must be looked at: its deadline, or a warning that it
+// waits; and how an operation ends. The driver's, but for `waiters`.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,12 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "engine/deferred.hpp"
+#include "engine/driver.hpp"
 #include "engine/operation.hpp"
+#include "engine/sets.hpp"
+#include "engine/tally.hpp"
+#include "engine/waiters.hpp"
 
 namespace kolo::engine {
 
@@ -23,9 +28,13 @@ class OpenOperations {
   /// So many operations are a burst.
   static constexpr std::size_t kBurst = 8;
 
-  explicit OpenOperations(Patience patience) noexcept : patience_(patience) {}
+  /// All that is referred to outlives it.
+  OpenOperations(Patience its_patience, const Driver& driver, Sets& sets, Deferred& deferred, Tally& tally) noexcept
+      : patience(its_patience), driver_(driver), sets_(sets), deferred_(deferred), tally_(tally) {}
 
-  [[nodiscard]] const Patience& patience() const noexcept { return patience_; }
+  const Patience patience;  ///< any thread
+  Waiters waiters;          ///< for them
+
   [[nodiscard]] bool empty() const noexcept { return operations_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return operations_.size(); }
   [[nodiscard]] Operation& operator[](std::size_t index) const noexcept { return *operations_[index]; }
@@ -40,7 +49,7 @@ class OpenOperations {
   }
   /// Its deadline is counted from now, once more.
   void restart(Operation& operation, base::Time now) {
-    operation.overdue = operation.reminded = false;
+    operation.waiting.overdue = operation.waiting.reminded = false;
     count_from(operation, now);
   }
   /// So many submissions were found together, at least one.
@@ -49,14 +58,8 @@ class OpenOperations {
   /// anybody waits, as they did the last time.
   [[nodiscard]] bool is_burst() const noexcept { return come_in_bursts_ || size() >= kBurst; }
 
-  /// The last one takes its place.
-  void remove(const Operation& operation) noexcept {
-    Operation* const last = operations_.back();
-    operations_.pop_back();
-    if (last == &operation) return;
-    last->open_index = operation.open_index;
-    operations_[operation.open_index] = last;
-  }
+  /// Its end. Its entry may hold it alone, and is free from here on.
+  void complete(Operation& operation, const Status& status) KOLO_REQUIRES(kDriving);
 
   /// When deadlines and warnings must be looked at; possibly too early.
   [[nodiscard]] base::Time next_due() const noexcept { return next_due_; }
@@ -66,13 +69,16 @@ class OpenOperations {
 
  private:
   void count_from(Operation& operation, base::Time now) {
-    const base::Duration timeout = operation.timeout.value_or(patience_.usual);
-    operation.submitted = now;
-    operation.deadline = base::after(now, timeout);
-    due_at(std::min(operation.deadline, base::after(now, patience_.warn_after)));
+    const base::Duration timeout = operation.timeout.value_or(patience.usual);
+    operation.waiting.since = now;
+    operation.waiting.deadline = base::after(now, timeout);
+    due_at(std::min(operation.waiting.deadline, base::after(now, patience.warn_after)));
   }
 
-  const Patience patience_;
+  const Driver& driver_;
+  Sets& sets_;
+  Deferred& deferred_;
+  Tally& tally_;
   std::vector<Operation*> operations_;
   base::Time next_due_ = base::Time::max();
   bool come_in_bursts_ = false;

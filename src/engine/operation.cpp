@@ -22,7 +22,7 @@ Shape with_rows(std::int64_t rows, const Shape& row) {
 }
 
 /// With or without splits, an all-to-all is one to its caller.
-std::string describe(const RoomOf& whose, core::CollectiveKind kind) {
+std::string describe(const OutputLabel& whose, core::CollectiveKind kind) {
   if (whose.call) return "call " + std::to_string(*whose.call) + " of " + base::quoted(whose.name);
   const bool has_splits = kind == core::CollectiveKind::alltoall_splits;
   const std::string what(core::to_string(has_splits ? core::CollectiveKind::alltoall : kind));
@@ -31,8 +31,8 @@ std::string describe(const RoomOf& whose, core::CollectiveKind kind) {
 
 }  // namespace
 
-std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
-                                 std::byte* given, const RoomOf& whose) {
+std::byte* Output::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
+                             std::byte* given, const OutputLabel& whose) {
   if (!is_wanted) return nullptr;
   const auto what = [&] { return describe(whose, kind); };
   const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
@@ -53,7 +53,7 @@ std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<st
   return given;
 }
 
-std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::string& what) {
+std::byte* Output::make_result(DType dtype, const Shape& shape, const std::string& what) {
   try {
     result = Tensor(dtype, shape);
   } catch (const std::bad_alloc&) {
@@ -64,8 +64,8 @@ std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::s
   return static_cast<std::byte*>(result.data());
 }
 
-std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
-                                   std::byte* given, const RoomOf& whose) {
+std::byte* Output::of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
+                               std::byte* given, const OutputLabel& whose) {
   const Shape shape = with_rows(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), row);
   if (owns_result) return make_result(dtype, shape, describe(whose, kind));
   if (shape.elements() == output_elements) return given;
@@ -76,21 +76,21 @@ std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<
 }
 
 Span<const std::int64_t> HandleState::splits_of(std::size_t tensor) const noexcept {
-  const std::size_t each = splits.size() / buffers.size();
-  return {splits.data() + tensor * each, each};
+  const std::size_t each = outputs.splits.size() / buffers.size();
+  return {outputs.splits.data() + tensor * each, each};
 }
 
-std::byte* HandleState::make_room(std::size_t tensor, const std::vector<std::int64_t>& parts) {
+std::byte* HandleState::allocate_output(std::size_t tensor, const std::vector<std::int64_t>& parts) {
   const DType dtype = signature->tensors[tensor].dtype;
-  ResultRoom& place = tensor == 0 ? room : more_rooms[tensor - 1];
-  std::byte* given = place.owns_result ? nullptr : buffers[tensor].output;
-  RoomOf whose;
+  Output& output = tensor == 0 ? outputs.first : outputs.others[tensor - 1];
+  std::byte* given = output.owns_result ? nullptr : buffers[tensor].output;
+  OutputLabel whose;
   const bool is_named = entry != nullptr && entry->name.rfind("kolo.", 0) != 0;  // by the program
   if (is_named) whose.name = entry->name;
-  if (!more_rooms.empty()) whose.call = tensor;
-  if (splits.empty()) return place.of_gather(signature->kind, parts, dtype, given, whose);
-  received_splits = parts;
-  return place.of_alltoall(signature->kind, parts, dtype, given, whose);
+  if (!outputs.others.empty()) whose.call = tensor;
+  if (outputs.splits.empty()) return output.of_gather(signature->kind, parts, dtype, given, whose);
+  outputs.received = parts;
+  return output.of_alltoall(signature->kind, parts, dtype, given, whose);
 }
 
 std::int64_t HandleState::bytes() const noexcept {
@@ -101,8 +101,8 @@ std::int64_t HandleState::bytes() const noexcept {
   return sum;
 }
 
-bool HandleState::mark_interest() noexcept {
-  return (state_.fetch_or(kMarked, std::memory_order_acq_rel) & (kMarked | kDone)) == 0;
+bool HandleState::mark_awaited() noexcept {
+  return (state_.fetch_or(kAwaited, std::memory_order_acq_rel) & (kAwaited | kDone)) == 0;
 }
 
 bool HandleState::sleep_until(std::optional<base::Time> until) {
@@ -173,8 +173,8 @@ bool HandleState::add_callback_when_enqueued(std::function<void(const Status&)>&
   return true;
 }
 
-std::vector<std::function<void(const Status&)>> HandleState::complete(const Status& status, bool& was_interesting) {
-  if (status.ok() && complete_unattended(was_interesting)) return {};
+std::vector<std::function<void(const Status&)>> HandleState::complete(const Status& status, bool& was_awaited) {
+  if (status.ok() && complete_unattended(was_awaited)) return {};
   unsigned news = kDone;
   if (!status.ok()) {
     outcome_ = status;
@@ -182,7 +182,7 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
   }
   const unsigned before = state_.fetch_or(news, std::memory_order_acq_rel);
   KOLO_CHECK((before & kDone) == 0) << "an operation completed twice";
-  was_interesting = (before & kMarked) != 0;
+  was_awaited = (before & kAwaited) != 0;
   std::vector<std::function<void(const Status&)>> callbacks;
   bool wakes = false;
   {
@@ -195,7 +195,7 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
   }
   // Without the lock, for which who is woken would have to wait. The driver holds this object.
   if (wakes) changed_.notify_all();
-  state_.fetch_or(kSettled, std::memory_order_release);
+  state_.fetch_or(kReleased, std::memory_order_release);
   return callbacks;
 }
 
@@ -208,7 +208,7 @@ void HandleState::reset() noexcept {
     late_.reset();
   }
   if ((state & kFailed) != 0) outcome_ = Status();
-  warned = overdue = reminded = false;
+  waiting.warned = waiting.overdue = waiting.reminded = false;
   state_.store(0, std::memory_order_release);
 }
 

@@ -50,39 +50,63 @@ using Splits = boost::container::small_vector<std::int64_t, 4>;
 
 namespace kolo::detail {
 
-/// What is known at a call of the place of its result, where the ranks find out its size together: how large a row is,
-/// and whose memory it is.
-struct RoomGiven {
+/// What is known at a call of an output whose size the ranks find out together: how large a row is, and whose memory it
+/// is.
+struct OutputPlan {
   Shape row;  ///< the shape without the first dimension
   std::int64_t row_bytes = 0;
-  bool owns_result = false;          ///< it goes into `result`; else into memory that the caller gave,
+  bool owns_result = false;          ///< it goes into `Output::result`; else into memory that the caller gave,
   std::int64_t output_elements = 0;  ///< which holds so much
-  bool is_wanted = true;             ///< false: the result is for other ranks, and this one has no room for it
+  bool is_wanted = true;             ///< false: the result is for other ranks, and this one gets none
   int rank = 0;                      ///< this one, in the set
   std::int64_t input_at = -1;        ///< where in its output the input of a gather lies, in bytes; -1: elsewhere
 };
 
-/// Of whose room it is, for sentences: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather`
+/// Whose output it is, for sentences: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather`
 /// (unnamed).
-struct RoomOf {
+struct OutputLabel {
   std::string_view name;
   std::optional<std::size_t> call;
 };
 
-/// Where the result of a call goes.
-struct ResultRoom : RoomGiven {
+/// Where the result for one tensor goes.
+struct Output : OutputPlan {
   Tensor result;                          ///< (of known size: made at the call)
   std::shared_ptr<engine::SetState> set;  ///< that was asked for
   int last = -1;                          ///< of a join: who joined last, as a rank of the set
   /// Of a gather to all or to a root: the output, given everybody's bytes; null where it is not wanted. `given` is the
   /// caller's memory. Throws Error, also where the input lies in the output, but not at its place.
   std::byte* of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given,
-                       const RoomOf& whose = {});
+                       const OutputLabel& whose = {});
   /// Of an all-to-all: the output, given the rows from each rank. Of a rooted kind they come from the root alone.
   std::byte* of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
-                         std::byte* given, const RoomOf& whose = {});
+                         std::byte* given, const OutputLabel& whose = {});
   /// Memory of our own for the result of `what`. Throws Error (out_of_memory).
   std::byte* make_result(DType dtype, const Shape& shape, const std::string& what);
+};
+
+/// Where the results of an operation go, and how many rows ranks give each other. Written by the driver before
+/// completion.
+struct Outputs {
+  Output first;
+  std::vector<Output> others;  ///< of a group's other tensors
+  /// Of alltoall and scatter: rows for each rank, one tensor's behind another's; empty: the same number for all.
+  engine::Splits splits;
+  std::vector<std::int64_t> received;  ///< rows from each rank, where there are splits
+};
+
+/// When an operation was submitted, and what has happened since because it waits (deadlines.hpp). The driver's.
+struct Waiting {
+  base::Time since{};  ///< the submission
+  base::Time deadline{};
+  bool warned = false;
+  bool overdue = false;   ///< the deadline has passed
+  bool reminded = false;  ///< the leader, of the deadline
+};
+
+struct Callbacks {
+  std::vector<std::function<void(const Status&)>> done;
+  std::vector<std::function<void(const Status&)>> enqueued;  ///< or done
 };
 
 /// Many small tensors are in flight at once, and what a submission touches of each must come through the cache. So what
@@ -98,24 +122,20 @@ class HandleState {
  private:
   /// Most operations are neither slept on nor have callbacks: those bits keep completion to one atomic step.
   enum State : unsigned {
-    kDone = 1,      ///< `outcome_` is written
-    kFailed = 2,    ///< and is no success
-    kMarked = 4,    ///< somebody is interested
-    kAttended = 8,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
-    kSettled = 16,  ///< done, and who attended when it was has been seen to
+    kDone = 1,       ///< `outcome_` is written
+    kFailed = 2,     ///< and is no success
+    kAwaited = 4,    ///< somebody waits for it, or has asked
+    kAttended = 8,   ///< somebody sleeps, or there are callbacks: see below, under the mutex
+    kReleased = 16,  ///< done, and who attended when it was has been seen to
   };
   std::atomic<unsigned> state_{0};
 
  public:
   // -- the driver's
-  bool warned = false;
-  bool overdue = false;     ///< its deadline has passed
-  bool reminded = false;    ///< the leader, of the deadline
-  bool joins = false;       ///< a join: constant
+  bool is_join = false;     ///< a join: constant
   bool is_waiting = false;  ///< of a call without a name: for the log
   std::size_t open_index = 0;
-  base::Time submitted{};
-  base::Time deadline{};
+  Waiting waiting;
 
   // -- constant from the submission to completion
   engine::Buffers buffers;
@@ -123,22 +143,17 @@ class HandleState {
   core::Round call = 0;  ///< of a call without a name: its number; 0: it is made during a join, and fails. Of a join:
                          ///< the number of the last call before it
 
-  /// The driver's: when an unanswered deadline is latched here. Of an operation that is overdue.
+  /// The driver's: when an unanswered deadline is a fatal error here. Of an operation that is overdue.
   base::Time latch_at{};
 
   // -- constant from the submission to completion
   /// On a device: what the batch is held back behind.
   std::vector<data::DeviceEventPtr> ready;
 
-  ResultRoom room;                     ///< its result is written by the driver before completion
-  std::vector<ResultRoom> more_rooms;  ///< of a group's other tensors
-  // -- alltoall, scatter
-  /// Rows for each rank, one tensor's behind another's; empty: the same number for all.
-  engine::Splits splits;
+  Outputs outputs;
   [[nodiscard]] Span<const std::int64_t> splits_of(std::size_t tensor) const noexcept;
-  std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
   /// The output of a tensor where rows differ by rank, given what data::Run::allocate is given.
-  std::byte* make_room(std::size_t tensor, const std::vector<std::int64_t>& parts);
+  std::byte* allocate_output(std::size_t tensor, const std::vector<std::int64_t>& parts);
   // -- point to point
   p2p::Message* message = nullptr;              ///< of such an operation, which has neither entry nor signature
   DeviceKind message_device = DeviceKind::cpu;  ///< where its tensor lies
@@ -152,13 +167,13 @@ class HandleState {
   }
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
   /// Done, and the driver will not touch it any more.
-  [[nodiscard]] bool settled() const noexcept { return (state_.load(std::memory_order_acquire) & kSettled) != 0; }
+  [[nodiscard]] bool released() const noexcept { return (state_.load(std::memory_order_acquire) & kReleased) != 0; }
   [[nodiscard]] bool failed() const noexcept { return (state_.load(std::memory_order_acquire) & kFailed) != 0; }
   /// After `done`. `failed` is the quick way to ask for success.
   [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
   /// Says that somebody waits for this or asked about it: true the first time, while it is open.
-  bool mark_interest() noexcept;
-  [[nodiscard]] bool is_interesting() const noexcept { return (state_.load(std::memory_order_acquire) & kMarked) != 0; }
+  bool mark_awaited() noexcept;
+  [[nodiscard]] bool is_awaited() const noexcept { return (state_.load(std::memory_order_acquire) & kAwaited) != 0; }
   /// Sleeps until done or until the time has come; whether it is done.
   bool sleep_until(std::optional<base::Time> until);
   /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
@@ -177,28 +192,23 @@ class HandleState {
   std::vector<std::function<void(const Status&)>> set_enqueued(data::DeviceEventPtr event);
   /// The driver: the ranks of its set that had not submitted it, for who has asked.
   void note_late(std::vector<int> ranks);
-  /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
-  /// whether `mark_interest` had returned true.
-  std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_interesting);
+  /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_awaited` says
+  /// whether `mark_awaited` had returned true.
+  std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_awaited);
   /// The same of success where nobody has callbacks or sleeps, as most end: without a call. False: nothing was done.
-  [[nodiscard]] bool complete_unattended(bool& was_interesting) noexcept {
+  [[nodiscard]] bool complete_unattended(bool& was_awaited) noexcept {
     unsigned before = state_.load(std::memory_order_relaxed);
     do {
       if ((before & (kAttended | kDone)) != 0) return false;
-    } while (!state_.compare_exchange_weak(before, before | kDone | kSettled, std::memory_order_acq_rel,
+    } while (!state_.compare_exchange_weak(before, before | kDone | kReleased, std::memory_order_acq_rel,
                                            std::memory_order_relaxed));
-    was_interesting = (before & kMarked) != 0;
+    was_awaited = (before & kAwaited) != 0;
     return true;
   }
   /// Makes a done operation ready for another submission. Nobody else holds it.
   void reset() noexcept;
 
  private:
-  struct Callbacks {
-    std::vector<std::function<void(const Status&)>> done;
-    std::vector<std::function<void(const Status&)>> enqueued;  ///< or done
-  };
-
   Status outcome_;  // written before kDone, constant afterwards
   base::Mutex mutex_;
   base::ConditionVariable changed_;
@@ -217,7 +227,7 @@ using OperationPtr = std::shared_ptr<Operation>;
 /// Makes the operation of an earlier call ready for another one, if nobody else holds it; whether it did. One that
 /// failed is left alone: who held it last may have read its outcome, and the count of holders says nothing about when.
 inline bool try_reuse(const OperationPtr& operation) noexcept {
-  if (!operation || operation.use_count() != 1 || !operation->settled() || operation->failed()) return false;
+  if (!operation || operation.use_count() != 1 || !operation->released() || operation->failed()) return false;
   operation->reset();
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/quote.hpp"
+#include "core/collectives.hpp"
 #include "engine/name_table.hpp"
 
 namespace kolo::engine {
@@ -26,12 +27,21 @@ const char* reason_of(control::PlanEnd why) {
     return "ranks disagree about a tensor of it";
   case control::PlanEnd::evicted:
     return "there are more names than KOLO_CACHE_CAPACITY";
-  case control::PlanEnd::left:
+  case control::PlanEnd::departed:
     return "a rank has left";
   case control::PlanEnd::joined:
     return "a rank has joined";
   }
   KOLO_UNREACHABLE();
+}
+
+/// `"w"`, `"w" of the group "gradients"`, `an unnamed tensor`.
+std::string name_of_tensor(const Operation& operation, std::size_t tensor) {
+  const core::Signature& signature = *operation.signature;
+  const bool is_unnamed = operation.entry->sequence != nullptr;
+  std::string whole = is_unnamed ? "an unnamed tensor" : base::quoted(operation.entry->name);
+  if (signature.members == 0 || signature.names.size() != signature.tensors.size()) return whole;
+  return base::quoted(signature.names[tensor]) + " of the group " + (is_unnamed ? "without a name" : whole);
 }
 
 }  // namespace
@@ -61,7 +71,7 @@ std::string record_of(const Batch& batch, std::uint32_t plan_key, const data::Ba
 }
 
 std::string record_of(const Operation& operation) {
-  if (operation.joins) return "join";
+  if (operation.is_join) return "join";
   const core::Signature& signature = *operation.signature;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < operation.buffers.size(); ++i) {
@@ -74,6 +84,25 @@ std::string record_of(const Operation& operation) {
     text += ", " + count_of(operation.buffers.size(), "tensor", "tensors") + " of " + std::to_string(bytes) + " bytes";
   }
   return text;
+}
+
+std::vector<std::string> TensorRoutes::records_of(const Batch& batch, const data::Layout& layout,
+                                                  data::Backend& backend) {
+  std::vector<std::string> records;
+  if (batch.absence.is_own) return records;  // it has no tensors there
+  for (std::size_t i = 0; i < layout.runs.size(); ++i) {
+    const data::Run& run = batch.job.runs[i];
+    for (std::size_t k = 0; k < run.pieces.size(); ++k) {
+      const data::Placed& placed = layout.runs[i].pieces[k];
+      const std::string tensor = std::string(core::to_string(run.kind)) + " of " +
+                                 name_of_tensor(*batch.members[placed.member], placed.tensor);
+      if (!said_.insert(std::to_string(batch.job.set) + " " + tensor).second) continue;
+      const std::size_t bytes = static_cast<std::size_t>(run.pieces[k].elements) * size_of(run.dtype);
+      records.push_back(tensor + ", " + std::to_string(bytes) +
+                        " bytes: " + backend.placement(batch.job, run, run.pieces[k]));
+    }
+  }
+  return records;
 }
 
 }  // namespace kolo::engine

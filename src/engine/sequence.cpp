@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "base/hash.hpp"
-#include "engine/engine.hpp"
-#include "engine/records.hpp"
 
 namespace kolo::engine {
 
@@ -23,7 +21,7 @@ Sequence::Sequence(core::SetId set, NameTable& names) : entry_(set, names), join
 OperationPtr Sequence::take() {
   const base::MutexLock lock(mutex_);
   OperationPtr operation;
-  if (!kept_.empty() && kept_.front()->settled()) {
+  if (!kept_.empty() && kept_.front()->released()) {
     operation = std::move(kept_.front());
     kept_.pop_front();
     if (!try_reuse(operation)) operation.reset();  // it failed, or somebody has it
@@ -69,48 +67,48 @@ bool Sequence::try_call(OperationPtr& operation, Calls& log) {
     operation = std::move(submission.operation);  // NOLINT(bugprone-use-after-move): as above
     return false;
   }
-  if (turns_ == ended_) return give(operation, log);
+  if (reservations_ == ended_) return give(operation, log);
   behind_.push_back(std::move(operation));
   return true;
 }
 
-void Sequence::take_turn() {
-  const std::uint64_t mine = turns_++;
-  while (ended_ != mine) turn_ended_.wait(mutex_);
+void Sequence::reserve() {
+  const std::uint64_t mine = reservations_++;
+  while (ended_ != mine) reservation_ended_.wait(mutex_);
 }
 
-void Sequence::end_turn() {
+void Sequence::end_reservation() {
   ++ended_;
-  if (turns_ != ended_) turn_ended_.notify_all();
+  if (reservations_ != ended_) reservation_ended_.notify_all();
 }
 
-Sequence::Turn Sequence::begin() {
+Sequence::Reservation Sequence::begin() {
   const base::MutexLock lock(mutex_);
-  take_turn();
+  reserve();
   // In this order: the express is closed before a call is over that a member has not made.
   const bool is_over = over_.load(std::memory_order_acquire) == given_;
   return {made_ + 1, is_over && express.is_open_for(made_ + 1)};
 }
 
-bool Sequence::try_end(Turn& turn, OperationPtr& by_log, Calls& log) {
+bool Sequence::try_end(Reservation& reserved, OperationPtr& by_log, Calls& log) {
   const base::MutexLock lock(mutex_);
-  if (std::exchange(turn.has_avoided, false)) {
-    made_ = turn.call;
+  if (std::exchange(reserved.has_avoided, false)) {
+    made_ = reserved.call;
     avoided_.store(made_, std::memory_order_release);
   }
   if (by_log && !give(by_log, log)) return false;
   while (!behind_.empty()) {
-    turn.had_others = true;
+    reserved.had_others = true;
     if (!give(behind_.front(), log)) return false;
     behind_.pop_front();
   }
-  end_turn();
+  end_reservation();
   return true;
 }
 
 core::Round Sequence::begin_join() {
   const base::MutexLock lock(mutex_);
-  take_turn();
+  reserve();
   is_joined_ = true;
   return made_;
 }
@@ -123,7 +121,7 @@ void Sequence::go_on_from(core::Round call) {
 void Sequence::end_join() {
   const base::MutexLock lock(mutex_);
   is_joined_ = false;
-  end_turn();
+  end_reservation();
 }
 
 std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {
@@ -133,106 +131,6 @@ std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {
   waiting_.erase_end(popped.size());
   for (const OperationPtr& operation : popped) operation->is_waiting = false;
   return popped;
-}
-
-// ---------------------------------------------------------------- the engine's part
-
-void Engine::call(SetState& set, OperationPtr operation) {
-  Sequence& sequence = set.sequence;
-  remember_engine(*operation);
-  note_thread(set);
-  while (!sequence.try_call(operation, mailbox_)) make_room();
-  if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
-}
-
-Sequence::Turn Engine::begin_call(SetState& set) {
-  note_thread(set);
-  return set.sequence.begin();
-}
-
-void Engine::end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_log) {
-  const bool is_lost = turn.has_spoken && !turn.has_avoided && !by_log;
-  if (by_log) remember_engine(*by_log);
-  while (!set.sequence.try_end(turn, by_log, mailbox_)) make_room();
-  if (is_lost) {
-    driver_.take_over();
-    const HandOver after(*this);
-    guarded([this]() KOLO_REQUIRES(driver_.mutex()) {
-      announce_fault(ErrorCode::user_exception, "an exception kept it from making a call that other ranks wait for");
-      return true;
-    });
-  }
-  if (turn.had_others && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
-}
-
-void Engine::note_thread(SetState& set) {
-  if (!logger_->enabled(LogLevel::debug) || !set.sequence.is_second_thread()) return;
-  KOLO_LOG(*logger_, debug) << "more than one thread makes unnamed calls in "
-                            << (set.words.empty() ? "the world" : set.words)
-                            << ": all ranks must make them in one order; give names, or a group to each thread";
-}
-
-void Engine::admit_call(OperationPtr&& operation, base::Time now) {
-  Operation& one = *operation;
-  if (!take_in(one, false, now)) return;
-  if (one.call == 0) return refuse_absent(one);
-  const core::SetId set = one.entry->set;
-  sets_.sequence_of(set).push(std::move(operation));
-  if (!found_calls_.is_one_more(one)) {
-    tell_calls();
-    found_calls_ = {set, &one, one.call, 0};
-  }
-  ++found_calls_.count;
-  if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(one));
-}
-
-/// Of the calls that have been taken in: before anything else is taken in that must come behind them, and before
-/// anything is said.
-void Engine::tell_calls() {
-  if (found_calls_.first == nullptr) return;
-  const Operation& first = *std::exchange(found_calls_.first, nullptr);  // now: what follows may throw
-  participant_.call(found_calls_.set, first.signature, found_calls_.number, found_calls_.count);
-}
-
-void Engine::run_calls(const control::RunCalls& batch) {
-  ++metrics_.batches;
-  Sequence& sequence = sets_.sequence_of(batch.set);
-  if (batch.set == core::kGlobalSet)
-    metrics_.batch_digest += base::hash_hash(sequence.hash(), base::hash_number(batch.calls));
-  const bool is_absent = std::binary_search(batch.absent.begin(), batch.absent.end(), topology_.rank);
-  std::vector<OperationPtr> members;
-  if (is_absent) {
-    std::vector<std::shared_ptr<const core::Signature>> signatures;
-    for (const control::SequenceAppended::Repeat& repeat : batch.repeats) {
-      signatures.insert(signatures.end(), repeat.count, std::make_shared<const core::Signature>(repeat.signature));
-    }
-    members = stand_ins(batch.set, signatures);
-  } else {
-    members.reserve(batch.calls);
-    for (std::uint64_t i = 0; i < batch.calls; ++i) members.push_back(sequence.pop());
-  }
-  if (!batch.absent.empty()) return start_without(batch.set, std::move(members), {batch.uncounted, is_absent});
-  start_batch(batch.set, std::move(members), 0, 0);
-}
-
-void Engine::fail_call(const control::FailCall& failed) {
-  const OperationPtr operation = sets_.sequence_of(failed.set).pop();
-  complete(*operation, failed.status);
-}
-
-void Engine::fail_last_calls(const control::FailLastCalls& failed) {
-  ending_.note_desertion();
-  for (const OperationPtr& operation : sets_.sequence_of(failed.set).pop_behind(failed.last)) {
-    complete(*operation, failed.status);
-  }
-}
-
-/// Of a call that waits for the log, or runs.
-void Engine::ask_about_call(const Operation& operation, double waited, bool deadline) {
-  // The log runs calls in their order: a warning about the first is one about all.
-  const core::SetId set = operation.entry->set;
-  if (!deadline && (!operation.is_waiting || sets_.sequence_of(set).front().get() != &operation)) return;
-  participant_.overdue_call(set, operation.call, operation.signature->kind, waited, deadline, !operation.is_waiting);
 }
 
 }  // namespace kolo::engine

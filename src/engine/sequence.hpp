@@ -6,13 +6,13 @@
 // A call takes the next number when it is given to the log, or when it has avoided the log. Until then it leaves no
 // trace, so an exception in the caller's thread does no harm.
 //
-// An asynchronous call is given to the log at once. A blocking call takes its *turn*: it waits for the blocking calls
-// that came before, and has the next number to itself until it has avoided the log (engine/express_route.hpp) or been
-// given to it. Asynchronous calls that other threads make meanwhile stay behind it; the end of the turn gives them to
-// the log. A join has the turn from its beginning to its end; asynchronous calls fail meanwhile.
+// An asynchronous call is given to the log at once. A blocking call *reserves* the next number: it waits for the
+// blocking calls that came before, and has the number to itself until it has avoided the log (engine/express_route.hpp)
+// or been given to it. Asynchronous calls that other threads make meanwhile stay behind it; the end of the reservation
+// gives them to the log. A join holds a reservation from its beginning to its end; asynchronous calls fail meanwhile.
 //
 // The engine's mailbox takes calls in the order of their numbers, because they are pushed with the mutex held. A full
-// mailbox refuses them, and the caller makes room without the mutex.
+// mailbox refuses them, and the caller makes space without the mutex.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class Sequence {
  public:
   using Calls = base::Mailbox<Submission>;
   /// A blocking call's.
-  struct Turn {
+  struct Reservation {
     core::Round call = 0;        ///< the number that it will have
     bool may_avoid_log = false;  ///< the call before is over
     bool has_spoken = false;     ///< the peers know of it
@@ -80,13 +80,13 @@ class Sequence {
   /// The number of the last call that has avoided the log.
   [[nodiscard]] core::Round avoided() const noexcept { return avoided_.load(std::memory_order_acquire); }
 
-  /// Makes an asynchronous call. False: there is no room, and nothing was done.
+  /// Makes an asynchronous call. False: there is no space, and nothing was done.
   [[nodiscard]] bool try_call(OperationPtr& operation, Calls& log);
-  /// Takes the turn of a blocking call, waiting for the threads that came before.
-  [[nodiscard]] Turn begin();
-  /// Ends it; `by_log`: the call, when it goes there. False: there is no room; call it again.
-  [[nodiscard]] bool try_end(Turn& turn, OperationPtr& by_log, Calls& log);
-  /// Takes the turn of a join. Returns the number of the last call.
+  /// Reserves the number of a blocking call, waiting for the threads that came before.
+  [[nodiscard]] Reservation begin();
+  /// Ends it; `by_log`: the call, when it goes there. False: there is no space; call it again.
+  [[nodiscard]] bool try_end(Reservation& reserved, OperationPtr& by_log, Calls& log);
+  /// Makes the reservation of a join. Returns the number of the last call.
   [[nodiscard]] core::Round begin_join();
 
   // -- the driver
@@ -119,22 +119,22 @@ class Sequence {
   static constexpr std::size_t kMostKept = 4096;
 
   [[nodiscard]] bool give(OperationPtr& operation, Calls& log) KOLO_REQUIRES(mutex_);
-  void take_turn() KOLO_REQUIRES(mutex_);
-  void end_turn() KOLO_REQUIRES(mutex_);
+  void reserve() KOLO_REQUIRES(mutex_);
+  void end_reservation() KOLO_REQUIRES(mutex_);
 
   Entry entry_;
   Entry join_entry_;
   base::Mutex mutex_;
   std::deque<OperationPtr> kept_ KOLO_GUARDED_BY(mutex_);
-  core::Round made_ KOLO_GUARDED_BY(mutex_) = 0;     // the number of the last call
-  std::uint64_t given_ KOLO_GUARDED_BY(mutex_) = 0;  // so many calls have been given to the log,
-  std::atomic<std::uint64_t> over_{0};               // and so many of them are over; the driver writes it
-  std::uint64_t turns_ KOLO_GUARDED_BY(mutex_) = 0;  // so many have been asked for,
+  core::Round made_ KOLO_GUARDED_BY(mutex_) = 0;            // the number of the last call
+  std::uint64_t given_ KOLO_GUARDED_BY(mutex_) = 0;         // so many calls have been given to the log,
+  std::atomic<std::uint64_t> over_{0};                      // and so many of them are over; the driver writes it
+  std::uint64_t reservations_ KOLO_GUARDED_BY(mutex_) = 0;  // so many have been asked for,
   std::uint64_t
       ended_ KOLO_GUARDED_BY(mutex_) = 0;  // and so many have ended; the next one is had now, if it was asked for
-  bool is_joined_ KOLO_GUARDED_BY(mutex_) = false;  // a join has the turn
-  base::ConditionVariable turn_ended_;
-  std::deque<OperationPtr> behind_ KOLO_GUARDED_BY(mutex_);  // made during the turn
+  bool is_joined_ KOLO_GUARDED_BY(mutex_) = false;  // a join holds the reservation
+  base::ConditionVariable reservation_ended_;
+  std::deque<OperationPtr> behind_ KOLO_GUARDED_BY(mutex_);  // made during a reservation
   std::atomic<core::Round> avoided_{0};
   std::atomic<std::thread::id> thread_{};
   std::atomic<bool> is_shared_{false};  // by threads

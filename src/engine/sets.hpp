@@ -18,7 +18,6 @@
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/kernels/peer_copy.hpp"
-#include "engine/blocks.hpp"
 #include "engine/joins.hpp"
 #include "engine/node_memory.hpp"
 #include "engine/set_state.hpp"

@@ -75,9 +75,9 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(joined.submissions[1].name, "x");
   EXPECT_EQ(joined.submissions[1].id, core::kNoTensor);
   EXPECT_EQ(joined.submissions[1].signature, sample_signature());
-  const auto interest = std::get<Interest>(decode_up(encoded(sample_up()[5])));
-  EXPECT_EQ(interest.lacking, (std::vector<core::TensorId>{17, 3, core::kNoTensor}));
-  EXPECT_EQ(interest.round, 99U);
+  const auto awaited = std::get<PartAwaited>(decode_up(encoded(sample_up()[5])));
+  EXPECT_EQ(awaited.lacking, (std::vector<core::TensorId>{17, 3, core::kNoTensor}));
+  EXPECT_EQ(awaited.round, 99U);
   const auto plan = std::get<PlanDefined>(decode_log(encoded(sample_log()[3])));
   EXPECT_EQ(plan.batches, (std::vector<std::vector<core::TensorId>>{{3, 4, 5}, {}, {6}}));
   const auto added = std::get<SetAdded>(decode_log(encoded(sample_log()[9])));

@@ -142,15 +142,15 @@ TEST_F(Deadline, IsForgottenIfTheBatchHasCompletedMeanwhile) {
 }
 
 TEST_F(Deadline, DoesNotWaitForARankThatHasLeft) {
-  sequencer.on_message(Left{3}, now);
-  EXPECT_EQ(std::get<RankLeft>(decide().at(0)).rank, 3);
+  sequencer.on_message(Departed{3}, now);
+  EXPECT_EQ(std::get<RankDeparted>(decide().at(0)).rank, 3);
   for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank, true, Doing::waiting));
   EXPECT_EQ(reason(), "every rank has submitted it");
 }
 
 TEST_F(Deadline, NamesARankThatHasLeftWithoutHavingSubmitted) {
   hear_rest({0, 1, 2, 3, 4, 5});
-  sequencer.on_message(Left{3}, now);
+  sequencer.on_message(Departed{3}, now);
   sequencer.on_message(Overdue{0, 0, "x", 1, 600, true, false}, now);
   number = std::get<Query>(decide().at(1)).query;
   for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank));

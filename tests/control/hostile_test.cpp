@@ -150,7 +150,7 @@ class Saboteur {
       return declared;
     }
     case 2:
-      return Interest{rank(), plan(), plan(), ids(), count()};
+      return PartAwaited{rank(), plan(), plan(), ids(), count()};
     case 3:
       return Overdue{rank(), set(), name(), count(), seconds(), flag(), flag(), members(), flag(), kind(), flag()};
     case 4:
@@ -158,7 +158,7 @@ class Saboteur {
     case 5:
       return RankLost{rank(), code(), "gone"};
     case 6:
-      return Left{rank(), {{set(), count()}}};
+      return Departed{rank(), {{set(), count()}}};
     case 7:
       return Starved{rank()};
     case 8: {
@@ -195,7 +195,7 @@ class Saboteur {
     case 10:
       return SetRemoved{set()};
     case 11:
-      return RankLeft{rank()};
+      return RankDeparted{rank()};
     case 12:
       return RankJoined{set(), rank(), names(), flag(), count()};
     case 13:
@@ -295,8 +295,8 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
     EXPECT_EQ(refusal_of([&] { Participant(1, kRecordedSize, kRecordedCapacity).on_log(entry, actions); }), of_relay);
     return of_relay;
   };
-  EXPECT_EQ(up(Left{2}), begin + "there is no such rank");
-  EXPECT_EQ(up(Left{-1}), begin + "there is no such rank");
+  EXPECT_EQ(up(Departed{2}), begin + "there is no such rank");
+  EXPECT_EQ(up(Departed{-1}), begin + "there is no such rank");
   EXPECT_EQ(up(Answer{1, 0, true, Doing::waiting, {7}, std::nullopt}), begin + "there is no such rank");
   EXPECT_EQ(up(Missing{1, {1, 0}}), begin + "ranks do not ascend");
   EXPECT_EQ(up(RankLost{0, ErrorCode::ok, ""}), begin + "a rank is lost without an error");
@@ -342,7 +342,7 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(log(BatchAppended{3, {core::kReservedIds}}), begin + "there is no such process set");
   EXPECT_EQ(log(PlannedBatch{3, 1}), begin + "there is no such plan");
   EXPECT_EQ(log(Evicted{7, 1}), begin + "an id was evicted that means nothing");
-  EXPECT_EQ(log(RankLeft{2}), begin + "there is no such rank");
+  EXPECT_EQ(log(RankDeparted{2}), begin + "there is no such rank");
   EXPECT_EQ(up(Joined{2, 0, 0, 0, {}}), begin + "there is no such rank");
   EXPECT_EQ(up(Joined{0, 0, 0, 0, {{"b", 1, 0, {}}, {"a", 1, 0, {}}}}), begin + "names do not ascend");
   EXPECT_EQ(up(Overdue{0, 0, "x", 1, 1, false, false, {}, true}), begin + "a join has a name");

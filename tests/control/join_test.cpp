@@ -227,7 +227,7 @@ TEST_F(JoinSequencer, EndsAJoinWhenWhatAllSubmittedHasRun) {
 
 TEST_F(JoinSequencer, FailsAJoinThatALeavingRankCannotEnd) {
   hear(joined(0, {}, 0));
-  auto entries = hear(Left{2});
+  auto entries = hear(Departed{2});
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(std::get<JoinEnded>(entries[1]).code, ErrorCode::rank_lost);
   EXPECT_EQ(std::get<JoinEnded>(entries[1]).message, "rank 2 has shut down, so the join cannot end.");

@@ -176,27 +176,27 @@ TEST_F(PlannedTest, RunsABatchByItsNumber) {
 TEST_F(PlannedTest, ReportsInterestInABatchThatItHasSubmittedInPart) {
   participant.submit(slots[1], signature);
   EXPECT_TRUE(take().messages.empty());
-  participant.set_interested(true);
+  participant.set_awaiting(true);
   Outbox out = take();
   ASSERT_EQ(out.messages.size(), 1U);
-  const auto& interest = std::get<Interest>(out.messages[0]);
-  EXPECT_EQ(interest.rank, 1);
-  EXPECT_EQ(interest.plan, 7U);
-  EXPECT_EQ(interest.batch, 0U);
-  EXPECT_EQ(interest.lacking, (std::vector<core::TensorId>{3, 5}));
-  EXPECT_EQ(interest.round, 2U);
+  const auto& awaited = std::get<PartAwaited>(out.messages[0]);
+  EXPECT_EQ(awaited.rank, 1);
+  EXPECT_EQ(awaited.plan, 7U);
+  EXPECT_EQ(awaited.batch, 0U);
+  EXPECT_EQ(awaited.lacking, (std::vector<core::TensorId>{3, 5}));
+  EXPECT_EQ(awaited.round, 2U);
   EXPECT_TRUE(take().messages.empty()) << "once";
   // The report is out of date when more has been submitted, and due again while something is still lacking.
   participant.submit(slots[0], signature);
   out = take();
   ASSERT_EQ(out.messages.size(), 1U);
-  EXPECT_EQ(std::get<Interest>(out.messages[0]).lacking, std::vector<core::TensorId>{5});
+  EXPECT_EQ(std::get<PartAwaited>(out.messages[0]).lacking, std::vector<core::TensorId>{5});
   participant.submit(slots[2], signature);
   EXPECT_TRUE(take().messages.empty());
 }
 
 TEST_F(PlannedTest, ReportsNothingWhenItHasSubmittedAllOrNone) {
-  participant.set_interested(true);
+  participant.set_awaiting(true);
   EXPECT_TRUE(take().messages.empty());
   for (const SlotId slot : slots) participant.submit(slot, signature);
   EXPECT_TRUE(take().messages.empty());
@@ -207,9 +207,9 @@ TEST_F(ParticipantTest, CountsWhatIsInFlightWhenAPlanBegins) {
   known("b", 4, of_length(1));
   participant.submit(a, of_length(1));
   take();
-  participant.set_interested(true);
+  participant.set_awaiting(true);
   read(PlanDefined{0, 0, {{3, 4}}});
-  EXPECT_EQ(std::get<Interest>(take().messages.at(0)).lacking, std::vector<core::TensorId>{4});
+  EXPECT_EQ(std::get<PartAwaited>(take().messages.at(0)).lacking, std::vector<core::TensorId>{4});
 }
 
 constexpr core::TensorId kRow = core::kFirstRow;
@@ -259,7 +259,7 @@ TEST_F(ParticipantTest, DropsItsSetsWhenItLeaves) {
   const Outbox outbox = take();
   ASSERT_EQ(outbox.counts.size(), 1U);
   EXPECT_EQ(outbox.counts[0].first, kRow + core::kDropped);
-  EXPECT_TRUE(outbox.left.has_value());
+  EXPECT_TRUE(outbox.departed.has_value());
   // One that is made only now is dropped at once.
   read(SetAdded{2, kRow + core::kReservedIds, 1, {1, 3}, ""});
   EXPECT_EQ(take().counts.at(0).first, kRow + core::kReservedIds + core::kDropped);
@@ -269,7 +269,7 @@ TEST_F(ParticipantTest, AsksAtOnceAboutASetOfARankThatHasLeft) {
   participant.ask_for_set({0, 1}, "");
   participant.ask_for_set({1, 2}, "");
   take();
-  read(RankLeft{2});
+  read(RankDeparted{2});
   const auto messages = take().messages;
   ASSERT_EQ(messages.size(), 1U);
   EXPECT_EQ(std::get<Overdue>(messages[0]).members, (std::vector<std::int32_t>{1, 2}));
@@ -296,7 +296,7 @@ TEST_F(ParticipantTest, AsksAtOnceWhereARankHasLeft) {
   const SlotId slot = known("x", 3, of_length(3));
   participant.submit(slot, of_length(3));
   take();
-  read(RankLeft{2});
+  read(RankDeparted{2});
   const auto overdue = std::get<Overdue>(take().messages.at(0));
   EXPECT_EQ(overdue.name, "x");
   EXPECT_EQ(overdue.round, 2U);
@@ -320,7 +320,7 @@ TEST_F(ParticipantTest, HandsOnStallsFaultsAndTheEnd) {
   participant.leave();
   const Outbox outbox = take();
   EXPECT_TRUE(outbox.messages.empty());
-  EXPECT_EQ(outbox.left.value().rank, 1);
+  EXPECT_EQ(outbox.departed.value().rank, 1);
 }
 
 TEST_F(ParticipantTest, RefusesToSubmitTwice) {

@@ -84,7 +84,7 @@ class RecordedWorld {
   void train() {
     for (std::uint64_t step = 0; step < 6; ++step) {
       const std::uint64_t first = step < 4 ? 0 : 3;  // other names break the plan, and ids are evicted for them
-      for (Participant& rank : ranks_) rank.set_interested(step >= 4);
+      for (Participant& rank : ranks_) rank.set_awaiting(step >= 4);
       for (std::uint64_t i = first; i < first + 5; ++i) submit({What::submit, 0, "n" + std::to_string(i), 4});
       for (Participant& rank : ranks_) rank.end_step(0);
       run();
@@ -198,7 +198,7 @@ class RecordedWorld {
         moved |= !out.empty();
         for (const UpMessage& message : out.messages) say(child, message);
         for (const auto& [id, word] : out.counts) say(child, Counted{id, word});
-        if (out.left) say(child, *out.left);
+        if (out.departed) say(child, *out.departed);
       }
       pass_up();
       of_sequencer.push_back({Heard::From::program, 0, {}, {}});
@@ -267,7 +267,7 @@ class HearingParticipant {
       rank_.on_log(decode_log(view_of(heard.bytes)), actions);
       for (const Action& action : actions) note(action);
     }
-    rank_.set_interested(true);
+    rank_.set_awaiting(true);
     for (const auto& [id, word] : std::exchange(rank_.outbox(), Outbox{}).counts) {
       const bool is_in_row = id >= core::kFirstRow && id < core::kEndOfRows;
       if (id >= kRecordedCapacity && !is_in_row) throw std::logic_error("a count lies beyond the board");

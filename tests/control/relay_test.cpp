@@ -230,11 +230,11 @@ TEST_F(RelayTest, AnswersQueriesForItsOwnRanks) {
 }
 
 TEST_F(RelayTest, PassesTheRestOnAtOnce) {
-  relay.on_message(2, Interest{2, 0, 0, {3}, 1});
+  relay.on_message(2, PartAwaited{2, 0, 0, {3}, 1});
   relay.on_message(0, Overdue{0, 0, "x", 1, 1.0, false});
   relay.on_message(2, Missing{1, {3}});
   relay.on_message(1, RankLost{1, ErrorCode::rank_lost, "gone"});
-  relay.on_message(2, Left{2});
+  relay.on_message(2, Departed{2});
   EXPECT_EQ(take().size(), 5U);
 }
 

@@ -367,7 +367,7 @@ TEST(SequenceSequencer, EndsASequenceWhereARankHasLeft) {
   Root root;
   root.calls(1, 2);
   EXPECT_EQ(root.decided<SequenceAppended>().size(), 1U);
-  root.hear(Left{1, {{0, 5}}});
+  root.hear(Departed{1, {{0, 5}}});
   EXPECT_TRUE(root.decided<SequenceEnded>().empty());
   root.hear(Overdue{0, 0, kSequence, 5, 0, false});
   EXPECT_TRUE(root.decided<SequenceEnded>().empty());  // the rank that left has made it
@@ -432,7 +432,7 @@ TEST(SequenceParticipant, FailsWhatComesBehindTheEnd) {
   const SignaturePtr one = allreduce_of(1);
   participant.call(0, one, 1, 6);
   participant.outbox() = {};
-  EXPECT_TRUE(read(participant, RankLeft{1}).empty());
+  EXPECT_TRUE(read(participant, RankDeparted{1}).empty());
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
   EXPECT_EQ(std::get<Overdue>(participant.outbox().messages[0]).round, 6U);
   participant.outbox() = {};
@@ -485,7 +485,7 @@ TEST(SequenceParticipant, PassesOverCallsThatHaveAvoidedTheLog) {
   EXPECT_EQ(read(participant, SequenceAppended{0, 1}).size(), 1U);
   participant.pass(0, 12);
   participant.leave();
-  const Left left = participant.outbox().left.value_or(Left{});
+  const Departed left = participant.outbox().departed.value_or(Departed{});
   ASSERT_EQ(left.sequences.size(), 1U);
   EXPECT_EQ(left.sequences[0].calls, 12U);
 }

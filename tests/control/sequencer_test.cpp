@@ -253,7 +253,7 @@ class PlanTest : public SequencerTest {
 TEST_F(PlanTest, AnInterestBreaksItAndLeavesACut) {
   count(3, {1, 3});
   count(5, {1, 3});
-  sequencer.on_message(Interest{1, 0, 0, {4, 6}, 3}, now);
+  sequencer.on_message(PartAwaited{1, 0, 0, {4, 6}, 3}, now);
   auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
@@ -270,8 +270,8 @@ TEST_F(PlanTest, AnInterestBreaksItAndLeavesACut) {
 
 TEST_F(PlanTest, AnInterestThatIsOutOfDateBreaksNothing) {
   count(4, {1, 3});
-  sequencer.on_message(Interest{1, 0, 0, {4}, 3}, now);
-  sequencer.on_message(Interest{1, 9, 0, {4}, 3}, now);
+  sequencer.on_message(PartAwaited{1, 0, 0, {4}, 3}, now);
+  sequencer.on_message(PartAwaited{1, 9, 0, {4}, 3}, now);
   EXPECT_TRUE(decide().empty());
 }
 
@@ -458,7 +458,7 @@ TEST_F(PriorityTest, AVoidedPlanGivesItsMembersTheirPlacesBack) {
   declare_as("open", 0);
   decide();
   for (const TensorId id : Ids{3, 4, 6}) count(id, {1, 3});
-  sequencer.on_message(Interest{1, 0, 1, {5}, 3}, now);
+  sequencer.on_message(PartAwaited{1, 0, 1, {5}, 3}, now);
   decide();
   EXPECT_EQ(drain(), (std::vector<Ids>{{6, 4}, {3}}));
 }
@@ -614,7 +614,7 @@ TEST_F(SequencerTest, LatchesTheFirstLoss) {
 }
 
 TEST_F(SequencerTest, TakesTheEndOfARankThatHasLeftForNoLoss) {
-  sequencer.on_message(Left{2}, now);
+  sequencer.on_message(Departed{2}, now);
   decide();
   sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
   EXPECT_EQ(only<Query>(decide()).name, "x");
@@ -643,10 +643,10 @@ TEST_F(SequencerTest, HasAllPushWhenOneIsStarved) {
 
 TEST_F(SequencerTest, ClosesWhenAllHaveLeft) {
   for (std::int32_t rank = 0; rank < 3; ++rank) {
-    sequencer.on_message(Left{rank}, now);
-    EXPECT_EQ(only<RankLeft>(decide()).rank, rank);
+    sequencer.on_message(Departed{rank}, now);
+    EXPECT_EQ(only<RankDeparted>(decide()).rank, rank);
   }
-  sequencer.on_message(Left{3}, now);
+  sequencer.on_message(Departed{3}, now);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_TRUE(std::holds_alternative<Closed>(entries[0]));
@@ -674,7 +674,7 @@ TEST_F(AloneTest, RunsBeforeTheEndWhatWasSubmitted) {
   decide();
   complete(2);
   count(3, {1, 3});
-  sequencer.on_message(Left{0}, now);
+  sequencer.on_message(Departed{0}, now);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{3});
@@ -682,7 +682,7 @@ TEST_F(AloneTest, RunsBeforeTheEndWhatWasSubmitted) {
 }
 
 TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
-  sequencer.on_message(Left{2}, now);
+  sequencer.on_message(Departed{2}, now);
   decide();
   sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
   EXPECT_EQ(only<Query>(decide()).name, "x");
@@ -704,10 +704,10 @@ TEST_F(SequencerTest, NamesTheFirstToLeave) {
     sequencer.on_message(Missing{query, std::move(missing)}, now);
     return only<Failed>(decide()).message;
   };
-  sequencer.on_message(Left{2}, now);
+  sequencer.on_message(Departed{2}, now);
   decide();
   EXPECT_EQ(reason_of("x", {1, 2}), "rank 2 has shut down and will not submit tensor \"x\".");
-  sequencer.on_message(Left{1}, now);
+  sequencer.on_message(Departed{1}, now);
   decide();
   EXPECT_EQ(reason_of("y", {1, 2}), "rank 2 has shut down and will not submit tensor \"y\".");
   EXPECT_EQ(reason_of("z", {1}), "rank 2 has shut down; no later operation can complete.");
@@ -715,15 +715,15 @@ TEST_F(SequencerTest, NamesTheFirstToLeave) {
 
 /// Whoever has left since.
 TEST_F(SequencerTest, ALateQuestionHasTheAnswerOfTheFirst) {
-  sequencer.on_message(Left{2}, now);
+  sequencer.on_message(Departed{2}, now);
   decide();
   sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
   EXPECT_EQ(only<Query>(decide()).name, "x");
   sequencer.on_message(Missing{1, {}}, now);
   sequencer.on_message(Missing{1, {2}}, now);
   const std::string first = only<Failed>(decide()).message;
-  sequencer.on_message(Left{3}, now);
-  EXPECT_EQ(only<RankLeft>(decide()).rank, 3);
+  sequencer.on_message(Departed{3}, now);
+  EXPECT_EQ(only<RankDeparted>(decide()).rank, 3);
   sequencer.on_message(Overdue{1, 0, "x", 1, 0, false}, now);
   EXPECT_EQ(only<Failed>(decide()).message, first);
 }
@@ -733,8 +733,8 @@ TEST_F(SequencerTest, RunsWhatARankSubmittedBeforeItLeft) {
   sequencer.on_message(Overdue{0, 0, "x", 1, 60, false}, now);
   EXPECT_EQ(only<Query>(decide()).query, 1U);
   sequencer.on_message(Missing{1, {2}}, now);
-  sequencer.on_message(Left{2}, now);
-  EXPECT_EQ(only<RankLeft>(decide()).rank, 2);
+  sequencer.on_message(Departed{2}, now);
+  EXPECT_EQ(only<RankDeparted>(decide()).rank, 2);
   sequencer.on_message(Missing{1, {1}}, now);
   EXPECT_EQ(only<Query>(decide()).query, 2U) << "asked again";
   declare("x", 1);
@@ -812,7 +812,7 @@ TEST_F(SetTest, LeaveNoPlanBehind) {
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
   EXPECT_TRUE(std::holds_alternative<SetRemoved>(entries[1]));
-  sequencer.on_message(Interest{1, 0, 0, {4}, 9}, now);
+  sequencer.on_message(PartAwaited{1, 0, 0, {4}, 9}, now);
   EXPECT_TRUE(decide().empty());
 }
 
@@ -822,7 +822,7 @@ TEST_F(SetTest, TakeTheirQuestionsWithThem) {
   sequencer.on_message(Overdue{1, 1, "x", 1, 60, false}, now);
   decide();
   drop(added);
-  sequencer.on_message(Left{3}, now);
+  sequencer.on_message(Departed{3}, now);
   EXPECT_EQ(decide().size(), 2U);
   sequencer.on_message(Missing{1, {}}, now);
   sequencer.on_message(Missing{1, {3}}, now);
@@ -830,7 +830,7 @@ TEST_F(SetTest, TakeTheirQuestionsWithThem) {
 }
 
 TEST_F(SetTest, AreNotMadeWithARankThatHasLeft) {
-  sequencer.on_message(Left{3}, now);
+  sequencer.on_message(Departed{3}, now);
   decide();
   sequencer.on_message(Overdue{1, 0, "", 1, 0, false, false, {1, 3}}, now);
   EXPECT_EQ(only<Query>(decide()).members, (Ranks{1, 3}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/blocks.hpp"
+#include "engine/node_memory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -76,7 +76,7 @@ class DriverTest : public ::testing::Test {
  protected:
   /// Brings a driver of one thread, this one, to a state, and takes its lock. (Which way it takes the lock depends on
   /// the state, which the analysis cannot follow.)
-  void bring_to(State state) KOLO_ACQUIRE(driver_.mutex()) KOLO_NO_THREAD_SAFETY_ANALYSIS {
+  void bring_to(State state) KOLO_ACQUIRE(kDriving) KOLO_NO_THREAD_SAFETY_ANALYSIS {
     if (state == State::background || state == State::falling) {
       driver_.wake_up();
     } else if (state == State::called || state == State::leaving) {
@@ -112,9 +112,9 @@ TEST_F(DriverTest, MovesByTheTableOrNotAtAll) {
     std::function<void(Driver&)> act;
   };
   const std::vector<Act> acts{
-      {"fall", State::falling, [](Driver& driver) KOLO_REQUIRES(driver.mutex()) { driver.fall({}); }},
-      {"leave", State::leaving, [](Driver& driver) KOLO_REQUIRES(driver.mutex()) { driver.leave({}); }},
-      {"let go", State::asleep, [](Driver& driver) KOLO_RELEASE(driver.mutex()) { driver.let_go({}); }},
+      {"fall", State::falling, [](Driver& driver) KOLO_REQUIRES(kDriving) { driver.fall({}); }},
+      {"leave", State::leaving, [](Driver& driver) KOLO_REQUIRES(kDriving) { driver.leave({}); }},
+      {"let go", State::asleep, [](Driver& driver) KOLO_RELEASE(kDriving) { driver.let_go({}); }},
   };
   for (const State from :
        {State::asleep, State::napping, State::background, State::falling, State::called, State::leaving}) {
@@ -155,7 +155,7 @@ TEST_F(DriverTest, AThreadInsideACallTakesThePlaceAndLeavesIt) {
 
 TEST_F(DriverTest, TheBackgroundThreadStaysWhenItSeesSomethingAndSleepsUntilItIsRung) {
   driver_.wake_up();
-  const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
+  const DriverLock lock(driver_);
   EXPECT_EQ(driver_.state(), State::background);
   driver_.fall({});
   EXPECT_TRUE(driver_.nobody_looks());
@@ -203,7 +203,7 @@ TEST_F(DriverTest, SubmissionsDoNotRingWhoNaps) {
 
 TEST_F(DriverTest, WhoStepsAsideHasThePlaceAgain) {
   driver_.wake_up();
-  const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
+  const DriverLock lock(driver_);
   driver_.step_aside([this] {
     driver_.take_over();
     EXPECT_EQ(driver_.state(), State::called);
@@ -271,7 +271,7 @@ TEST_F(DriverTest, EndsTheBackgroundThreadWhereverItIs) {
   std::atomic<int> sleeps{0};
   driver_.start([this, &sleeps] {
     driver_.wake_up();
-    const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
+    const DriverLock lock(driver_);
     while (!driver_.is_ending()) {
       driver_.fall({});
       if (driver_.is_ending()) {

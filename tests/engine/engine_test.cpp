@@ -103,14 +103,14 @@ class LoneEngine : public ::testing::Test {
     const OperationPtr operation = named(engine, "w", std::move(signature));
     auto* const data = reinterpret_cast<std::byte*>(&memory_);
     operation->buffers.push_back({data, data, 1});
-    engine.submit(operation, false);
+    engine.submitter().submit(operation, false);
     return operation;
   }
   OperationPtr submit_barrier(Engine& engine) {
     core::Signature signature;
     signature.kind = core::CollectiveKind::barrier;
     const OperationPtr operation = named(engine, "barrier", std::move(signature));
-    engine.submit(operation, false);
+    engine.submitter().submit(operation, false);
     return operation;
   }
 
@@ -123,7 +123,7 @@ class LoneEngine : public ::testing::Test {
     for (pauses_ = 0; pauses_ < kMostPauses && !HasFailure(); ++pauses_) {
       inter_ = std::make_shared<BellTransport>();
       const auto engine = make();
-      const control::Board board(link_->memory(), board_shape(engine->settings(), 1), 0);
+      const control::Board board(link_->memory(), control::board_shape(engine->settings(), 1), 0);
       OperationPtr first;
       OperationPtr awaited;
       std::atomic<bool> has_begun{false};
@@ -173,7 +173,7 @@ TEST_F(LoneEngine, MakesAFatalErrorOfWhateverIsThrown) {
     const auto engine = make();
     backend_->fail = std::move(fail);
     const OperationPtr operation = submit(*engine);
-    engine->wait(*operation, std::nullopt);
+    engine->driving().wait(*operation, std::nullopt);
     EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
     EXPECT_EQ(engine->metrics().failures, 1U);
     EXPECT_THROW(engine->check_usable(), Error);
@@ -203,7 +203,7 @@ TEST_F(LoneEngine, TellsOfAFatalErrorBeforeItAbortsTheBackend) {
     free = asked.wait_for(std::chrono::seconds(10)) == std::future_status::ready && asked.get() == 0;
   };
   const OperationPtr operation = submit(*engine);
-  engine->wait(*operation, std::nullopt);
+  engine->driving().wait(*operation, std::nullopt);
   EXPECT_TRUE(heard);
   EXPECT_TRUE(free) << "and what is open has not failed before the backend was done";
   EXPECT_EQ(said.get(), operation->outcome().message());
@@ -242,8 +242,8 @@ TEST_F(LoneEngine, SleepsWhileBatchesEndAfterAFatalError) {
       return operation;
     });
     const OperationPtr operation = submit(*engine);
-    engine->wait(*operation, std::nullopt);
-    engine->wait(*barrier.get(), std::nullopt);
+    engine->driving().wait(*operation, std::nullopt);
+    engine->driving().wait(*barrier.get(), std::nullopt);
     EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
     engine->shutdown();
   }
@@ -261,7 +261,7 @@ TEST_F(LoneEngine, SleepsOnATransportAndHearsOfALostPeer) {
   while (transport->armed.load() == 0) std::this_thread::yield();
   transport->lost.store(true);
   transport->bell.signal();
-  engine->wait(*operation, std::nullopt);
+  engine->driving().wait(*operation, std::nullopt);
   EXPECT_EQ(operation->outcome().code(), ErrorCode::rank_lost);
   EXPECT_EQ(operation->outcome().message(), told("rank 0 was lost: its link is down."));
   engine->shutdown();
@@ -337,7 +337,7 @@ class EngineOfTwo : public ::testing::Test {
     parts.logger = std::make_shared<base::Logger>(LogLevel::off);
     parts.layout = node_layout(parts.settings, parts.topology, 0, 1);
     link_ = std::make_shared<LinkToLeader>(parts.layout.bytes());
-    leader_ = std::make_unique<control::Board>(link_->memory(), board_shape(parts.settings, 2), 0);
+    leader_ = std::make_unique<control::Board>(link_->memory(), control::board_shape(parts.settings, 2), 0);
     parts.link = link_;
     parts.make_plane = [](const PlaneSite&) {
       auto backend = std::make_unique<FailingBackend>();
@@ -366,7 +366,7 @@ class EngineOfTwo : public ::testing::Test {
     auto operation = std::make_shared<Operation>();
     operation->entry = &engine_->world()->names.claim("barrier");
     operation->signature = std::make_shared<const core::Signature>(std::move(signature));
-    engine_->submit(operation, quiet);
+    engine_->submitter().submit(operation, quiet);
     return operation;
   }
 
@@ -375,7 +375,7 @@ class EngineOfTwo : public ::testing::Test {
     const auto lost = std::get<control::RankLost>(hear());
     say(control::Faulted{lost.code, lost.rank, control::rank_lost(lost)});
     link_->wake(1);
-    engine_->wait(operation, std::nullopt);
+    engine_->driving().wait(operation, std::nullopt);
     EXPECT_EQ(operation.outcome().code(), ErrorCode::transport);
     engine_->shutdown(kPatience);
     return operation.outcome().message();
@@ -398,10 +398,10 @@ TEST_F(EngineOfTwo, HearsTheEndOfTheLogByThatOfItsLeader) {
     engine_->shutdown(kPatience);
     return std::chrono::steady_clock::now() - begun;
   });
-  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
+  EXPECT_TRUE(std::holds_alternative<control::Departed>(hear()));
   await_sleep(leaver.load());
   link_->say_last = [&] {
-    say(control::RankLeft{0});
+    say(control::RankDeparted{0});
     say(control::Closed{});
   };
   link_->end_leader();
@@ -419,8 +419,8 @@ TEST_F(EngineOfTwo, LeavesWhenItsLeaderHasLeftAndIsGone) {
     engine_->shutdown(kPatience);
     return std::chrono::steady_clock::now() - begun;
   });
-  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
-  say(control::RankLeft{0});
+  EXPECT_TRUE(std::holds_alternative<control::Departed>(hear()));
+  say(control::RankDeparted{0});
   link_->wake(1);
   while (engine_->metrics().log_entries < 1) std::this_thread::yield();
   await_sleep(leaver.load());
@@ -433,13 +433,13 @@ TEST_F(EngineOfTwo, LeavesWhenItsLeaderHasLeftAndIsGone) {
 /// Who hears first that all have left closes its connections, and this rank may see that before it reads why.
 TEST_F(EngineOfTwo, TakesNoDepartureForALoss) {
   auto left = std::async(std::launch::async, [&] { engine_->shutdown(kPatience); });
-  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
+  EXPECT_TRUE(std::holds_alternative<control::Departed>(hear()));
   transport_->lost.store(true);
   while (transport_->lost.load()) link_->wake(1);
   static_cast<void>(engine_->metrics());  // the pass that was told is over
   control::Bytes message;
   EXPECT_FALSE(leader_->receive(1, message)) << "it tells of a loss";
-  say(control::RankLeft{0});
+  say(control::RankDeparted{0});
   say(control::Closed{});
   link_->wake(1);
   left.get();
@@ -455,14 +455,14 @@ TEST_F(EngineOfTwo, SaysWhatItSubmittedBeforeItSaysThatItLeaves) {
   say(control::Assigned{kId, 1, core::kGlobalSet, "barrier", *declared.variants.at(0).signature});
   say(control::BatchAppended{core::kGlobalSet, {kId}});
   link_->wake(1);
-  engine_->wait(*first, std::nullopt);
+  engine_->driving().wait(*first, std::nullopt);
   const OperationPtr second = submit_barrier(true);  // unheard: the thread that shuts down finds it
   auto left = std::async(std::launch::async, [&] { engine_->shutdown(kPatience); });
   control::UpMessage message = hear();
-  while (!std::holds_alternative<control::Left>(message)) message = hear();
+  while (!std::holds_alternative<control::Departed>(message)) message = hear();
   EXPECT_EQ(leader_->count(1, kId), (control::CountWord{1, 2}));
   say(control::BatchAppended{core::kGlobalSet, {kId}});
-  say(control::RankLeft{0});
+  say(control::RankDeparted{0});
   say(control::Closed{});
   link_->wake(1);
   left.get();

@@ -343,28 +343,28 @@ TEST_F(ExecutorTest, SetsHaveBackendsOfTheirOwn) {
 
 TEST_F(ExecutorTest, AlltoallsWithSplitsAskForRoom) {
   const OperationPtr exchange = operation(CollectiveKind::alltoall_splits, x_);
-  exchange->room.owns_result = true;
-  exchange->splits = {1, 2};
+  exchange->outputs.first.owns_result = true;
+  exchange->outputs.splits = {1, 2};
   executor_.run(kolo::core::kGlobalSet, {exchange}, 0, 0);
   const kolo::data::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
-  EXPECT_EQ(run.splits.data(), exchange->splits.data());
-  const std::byte* const room = run.allocate({4, 0});
-  EXPECT_EQ(room, exchange->room.result.data());
-  EXPECT_EQ(exchange->room.result.shape(), (Shape{4}));
-  EXPECT_EQ(exchange->received_splits, (std::vector<std::int64_t>{4, 0}));
+  EXPECT_EQ(run.splits.data(), exchange->outputs.splits.data());
+  const std::byte* const output = run.allocate({4, 0});
+  EXPECT_EQ(output, exchange->outputs.first.result.data());
+  EXPECT_EQ(exchange->outputs.first.result.shape(), (Shape{4}));
+  EXPECT_EQ(exchange->outputs.received, (std::vector<std::int64_t>{4, 0}));
 }
 
 TEST_F(ExecutorTest, AllgathersAskForRoom) {
   const OperationPtr gather = operation(CollectiveKind::allgather, x_);
-  gather->room.owns_result = true;
-  gather->room.row_bytes = 4;
+  gather->outputs.first.owns_result = true;
+  gather->outputs.first.row_bytes = 4;
   executor_.run(kolo::core::kGlobalSet, {gather}, 0, 0);
   const kolo::data::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
-  const std::byte* const room = run.allocate({12, 8});
-  EXPECT_EQ(room, gather->room.result.data());
-  EXPECT_EQ(gather->room.result.shape(), (Shape{5}));
+  const std::byte* const output = run.allocate({12, 8});
+  EXPECT_EQ(output, gather->outputs.first.result.data());
+  EXPECT_EQ(gather->outputs.first.result.shape(), (Shape{5}));
 }
 
 }  // namespace

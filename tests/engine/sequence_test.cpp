@@ -21,8 +21,8 @@ using kolo::engine::OperationPtr;
 using kolo::engine::Sequence;
 
 void end(Operation& operation, const Status& status = Status()) {
-  bool was_interesting = false;
-  static_cast<void>(operation.complete(status, was_interesting));
+  bool was_awaited = false;
+  static_cast<void>(operation.complete(status, was_awaited));
 }
 
 TEST(SequenceOfCalls, TakesWhatIsOverAgainInTheOrderOfTheCalls) {
@@ -67,7 +67,9 @@ class SequenceOrder : public testing::Test {
     return operation;
   }
   bool call(OperationPtr operation) { return sequence_.try_call(operation, log_); }
-  bool end(Sequence::Turn& turn, OperationPtr by_log = nullptr) { return sequence_.try_end(turn, by_log, log_); }
+  bool end(Sequence::Reservation& reserved, OperationPtr by_log = nullptr) {
+    return sequence_.try_end(reserved, by_log, log_);
+  }
   /// The numbers of the calls that have gone to the log, in their order.
   std::vector<Round> logged() {
     std::vector<Round> numbers;
@@ -82,23 +84,23 @@ class SequenceOrder : public testing::Test {
 
 TEST_F(SequenceOrder, BlockingAndAsynchronousCallsAreOne) {
   EXPECT_TRUE(call(make()));
-  Sequence::Turn turn = sequence_.begin();
-  EXPECT_EQ(turn.call, 2U);
-  EXPECT_TRUE(end(turn, make()));
+  Sequence::Reservation reserved = sequence_.begin();
+  EXPECT_EQ(reserved.call, 2U);
+  EXPECT_TRUE(end(reserved, make()));
   EXPECT_TRUE(call(make()));
   EXPECT_EQ(logged(), (std::vector<Round>{1, 2, 3}));
 }
 
 TEST_F(SequenceOrder, WhatOtherThreadsCallDuringATurnComesBehindIt) {
   for (const bool avoids : {false, true}) {
-    Sequence::Turn turn = sequence_.begin();
-    const Round number = turn.call;
+    Sequence::Reservation reserved = sequence_.begin();
+    const Round number = reserved.call;
     EXPECT_TRUE(call(make()));
     EXPECT_TRUE(call(make()));
     EXPECT_TRUE(logged().empty());
-    turn.has_avoided = avoids;
-    EXPECT_TRUE(end(turn, avoids ? nullptr : make()));
-    EXPECT_TRUE(turn.had_others);
+    reserved.has_avoided = avoids;
+    EXPECT_TRUE(end(reserved, avoids ? nullptr : make()));
+    EXPECT_TRUE(reserved.had_others);
     std::vector<Round> wanted{number, number + 1, number + 2};
     if (avoids) wanted.erase(wanted.begin());
     EXPECT_EQ(logged(), wanted);
@@ -107,8 +109,8 @@ TEST_F(SequenceOrder, WhatOtherThreadsCallDuringATurnComesBehindIt) {
 }
 
 TEST_F(SequenceOrder, ACallThatIsNotMadeTakesNoNumber) {
-  Sequence::Turn turn = sequence_.begin();
-  EXPECT_TRUE(end(turn));
+  Sequence::Reservation reserved = sequence_.begin();
+  EXPECT_TRUE(end(reserved));
   EXPECT_EQ(sequence_.begin().call, 1U);
 }
 
@@ -117,14 +119,14 @@ TEST_F(SequenceOrder, AFullMailboxTakesNoNumber) {
   OperationPtr more = make();
   EXPECT_FALSE(sequence_.try_call(more, log_));
   EXPECT_NE(more, nullptr) << "nothing was done";
-  Sequence::Turn turn = sequence_.begin();
-  EXPECT_EQ(turn.call, 5U);
+  Sequence::Reservation reserved = sequence_.begin();
+  EXPECT_EQ(reserved.call, 5U);
   OperationPtr last = make();
   EXPECT_TRUE(call(make())) << "behind the turn";
-  EXPECT_FALSE(sequence_.try_end(turn, last, log_));
+  EXPECT_FALSE(sequence_.try_end(reserved, last, log_));
   EXPECT_NE(last, nullptr);
   EXPECT_EQ(logged(), (std::vector<Round>{1, 2, 3, 4}));
-  EXPECT_TRUE(sequence_.try_end(turn, last, log_));
+  EXPECT_TRUE(sequence_.try_end(reserved, last, log_));
   EXPECT_EQ(logged(), (std::vector<Round>{5, 6}));
 }
 
@@ -146,11 +148,11 @@ TEST_F(SequenceOrder, BlockingCallsQueue) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int k = 0; k < 50; ++k) {
-        Sequence::Turn turn = sequence_.begin();
+        Sequence::Reservation reserved = sequence_.begin();
         EXPECT_EQ(inside.fetch_add(1), 0);
-        turn.has_avoided = true;
+        reserved.has_avoided = true;
         inside.fetch_sub(1);
-        EXPECT_TRUE(end(turn));
+        EXPECT_TRUE(end(reserved));
         done.fetch_add(1);
       }
     });
@@ -185,10 +187,10 @@ TEST(SequenceExpress, ACallMayAvoidTheLogOnceTheOneBeforeIsOver) {
     Sequence::Calls log(64);
     sequence.express.make(kolo::base::Columns::in_a_row(memory.get(), bytes, 1), 0, 0, {}, by_log);
     const auto may_avoid = [&] {
-      Sequence::Turn turn = sequence.begin();
+      Sequence::Reservation reserved = sequence.begin();
       OperationPtr none;
-      EXPECT_TRUE(sequence.try_end(turn, none, log));
-      return turn.may_avoid_log;
+      EXPECT_TRUE(sequence.try_end(reserved, none, log));
+      return reserved.may_avoid_log;
     };
     EXPECT_EQ(may_avoid(), by_log == 0);
     for (int i = 0; i < 3; ++i) {

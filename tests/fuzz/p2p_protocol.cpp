@@ -156,7 +156,7 @@ class Rank {
     case Does::set:
       return change_sets(input);
     case Does::leave:
-      protocol_.on_left(1 + input.byte() % (kRanks - 1), input.byte() % 2 == 0 ? base::Time::min() : now_);
+      protocol_.on_departed(1 + input.byte() % (kRanks - 1), input.byte() % 2 == 0 ? base::Time::min() : now_);
       return;
     case Does::expire:
       now_ += std::chrono::seconds(1 + input.byte());

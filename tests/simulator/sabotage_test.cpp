@@ -199,7 +199,7 @@ TEST(Checker, SeesASequencerThatIsDeafToInterest) {
   ASSERT_EQ(run(Options{}, skewed()), "");
   Sabotage sabotage;
   sabotage.relayed = [](int node, control::UpMessage& message) {
-    return node != 0 || !std::holds_alternative<control::Interest>(message);
+    return node != 0 || !std::holds_alternative<control::PartAwaited>(message);
   };
   const std::string seen = run(Options{}, skewed(), sabotage);
   EXPECT_TRUE(contains(seen, "waits for ever")) << seen;
@@ -392,7 +392,7 @@ TEST(Checker, SeesEntriesAfterTheEnd) {
   Sabotage sabotage;
   sabotage.decided = [](std::vector<control::LogEntry>& entries) {
     if (!entries.empty() && std::holds_alternative<control::Closed>(entries.back())) {
-      entries.emplace_back(control::RankLeft{0});
+      entries.emplace_back(control::RankDeparted{0});
     }
   };
   const std::string seen = run(Options{}, training(4), sabotage);

@@ -5,8 +5,8 @@
 //
 // What is modelled, because the protocol depends on it:
 //   board     a rank's counts and messages reach its leader when that looks: all the counts, and of the messages as
-//             many as it sees, in either order; so counts and messages overtake each other. Only a departure (`Left`)
-//             overtakes nothing. Ranks read the node's log each at its own pace.
+//             many as it sees, in either order; so counts and messages overtake each other. Only a departure
+//             (`Departed`) overtakes nothing. Ranks read the node's log each at its own pace.
 //   links     first in, first out; different links reorder freely. The sequencer's entries reach even the root's relay
 //             late.
 //   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is
@@ -318,7 +318,7 @@ class World {
     bool join_over = false;
     Status fault;
     bool request_done = false;  ///< that the program waits for
-    bool has_said_left = false;
+    bool has_said_departure = false;
     std::size_t unfinished = 0;  ///< pending handles
   };
   struct Node {
@@ -498,9 +498,9 @@ class World {
       if (sabotage_.count && !sabotage_.count(rank, id, word)) continue;
       r.column[id] = word;
     }
-    if (outbox.left) {
-      r.has_said_left = true;
-      control::UpMessage left = *outbox.left;
+    if (outbox.departed) {
+      r.has_said_departure = true;
+      control::UpMessage left = *outbox.departed;
       if (!sabotage_.message || sabotage_.message(rank, left)) r.ring.push_back(std::move(left));
     }
     outbox = {};
@@ -512,11 +512,11 @@ class World {
   void run_program(int rank) {
     Rank& r = ranks_[index(rank)];
     r.blocked = false;
-    r.participant->set_interested(false);
+    r.participant->set_awaiting(false);
     for (std::size_t budget = 1 + draw(12); budget > 0 && r.at < r.program.size() && now_ >= r.busy_until; --budget) {
       if (!execute(rank, r.program[r.at])) {
         r.blocked = true;
-        r.participant->set_interested(true);
+        r.participant->set_awaiting(true);
         return;
       }
       ++r.at;
@@ -546,9 +546,9 @@ class World {
     case Op::Kind::wait_all:
       return r.unfinished == 0;
     case Op::Kind::poll:
-      r.participant->set_interested(true);
+      r.participant->set_awaiting(true);
       static_cast<void>(r.participant->outbox());
-      r.participant->set_interested(false);
+      r.participant->set_awaiting(false);
       return true;
     case Op::Kind::end_step:
       r.participant->end_step(set->second);
@@ -624,7 +624,7 @@ class World {
   bool may_avoid_log(Rank& r, SetId set) {
     const Sequence& sequence = r.sequences[set];
     const bool is_first = set != core::kGlobalSet && sequence.made == 0;
-    return !is_first && !sequence.is_closed && r.participant->left().empty() && sequence.launched.empty();
+    return !is_first && !sequence.is_closed && r.participant->departed().empty() && sequence.launched.empty();
   }
 
   /// False when it must wait.
@@ -812,7 +812,7 @@ class World {
     if (id < core::kFirstRow || word.count == 0 || (id - core::kFirstRow) % core::kReservedIds != core::kDropped)
       return;
     const SetId set = meaning_.at(id - core::kDropped).set;
-    if (!ranks_[index(rank)].has_said_left) ++done_with_[set];
+    if (!ranks_[index(rank)].has_said_departure) ++done_with_[set];
   }
 
   void perish(int rank) {
@@ -1106,7 +1106,7 @@ class World {
       std::size_t messages = r.ring.size();
       if (messages > 0 && draw(3) == 0) messages = draw(messages);
       for (; messages > 0; --messages) {
-        if (std::holds_alternative<control::Left>(r.ring.front())) hear_counts(*n.relay, child, r);
+        if (std::holds_alternative<control::Departed>(r.ring.front())) hear_counts(*n.relay, child, r);
         n.relay->on_message(child, std::move(r.ring.front()));
         r.ring.pop_front();
       }
@@ -1320,9 +1320,10 @@ class World {
     if (records_[n].items.front().second != e.call) violate("entry " + std::to_string(n) + " fails another call");
   }
   void check(std::size_t n, const control::SequenceEnded& e) {
-    const bool has_left = std::any_of(members_[e.set].begin(), members_[e.set].end(),
-                                      [this](std::int32_t member) { return ranks_[index(member)].has_said_left; });
-    if (!has_left) violate("entry " + std::to_string(n) + " ends a sequence though nobody has left");
+    const bool has_departed = std::any_of(members_[e.set].begin(), members_[e.set].end(), [this](std::int32_t member) {
+      return ranks_[index(member)].has_said_departure;
+    });
+    if (!has_departed) violate("entry " + std::to_string(n) + " ends a sequence though nobody has left");
     const auto [ended, is_new] = ended_.emplace(e.set, e.last);
     if (!is_new && e.last > ended->second) violate("entry " + std::to_string(n) + " ends a sequence later than before");
     ended->second = e.last;
@@ -1388,7 +1389,7 @@ class World {
   void check(std::size_t n, const control::SetRemoved& e) {
     const std::string what = "entry " + std::to_string(n) + " removes process set " + std::to_string(e.set) + ", ";
     for (const std::int32_t member : members_[e.set]) {
-      if (dropped_.count({e.set, member}) != 0 || ranks_[index(member)].has_said_left) continue;
+      if (dropped_.count({e.set, member}) != 0 || ranks_[index(member)].has_said_departure) continue;
       return violate(what + "which rank " + std::to_string(member) + " has not dropped");
     }
     for (const auto& [place, members] : running_) {
@@ -1410,7 +1411,7 @@ class World {
     removed_.insert(e.set);
     free_memory_.push_back(std::move(memory_[e.set]));
   }
-  void check(std::size_t, const control::RankLeft&) {}
+  void check(std::size_t, const control::RankDeparted&) {}
   void check(std::size_t n, const control::RankJoined& e) {
     const std::string who = "entry " + std::to_string(n) + ": rank " + std::to_string(e.rank);
     if (joining_.count({e.set, e.rank}) == 0) violate(who + " has not joined");
@@ -1430,9 +1431,10 @@ class World {
   }
   void check(std::size_t n, const control::JoinEnded& e) {
     const std::string what = "entry " + std::to_string(n) + " ends a join ";
-    const bool has_left = std::any_of(members_[e.set].begin(), members_[e.set].end(),
-                                      [this](std::int32_t member) { return ranks_[index(member)].has_said_left; });
-    if (e.code != ErrorCode::ok && !has_left) violate(what + "though nobody has left");
+    const bool has_departed = std::any_of(members_[e.set].begin(), members_[e.set].end(), [this](std::int32_t member) {
+      return ranks_[index(member)].has_said_departure;
+    });
+    if (e.code != ErrorCode::ok && !has_departed) violate(what + "though nobody has left");
     if (e.code == ErrorCode::ok && absent_[e.set].size() < members_[e.set].size())
       violate(what + "before all have joined");
     if (e.code == ErrorCode::ok && e.last != last_[e.set]) violate(what + "with another last rank");

@@ -66,7 +66,7 @@ TEST(ScatterErrors, AtTheCall) {
               "scatter of \"x\": there is no root rank 2; a root is a rank of the group, 0 to 1");
     EXPECT_EQ(refused([&] { kolo::scatter_into(std::nullopt, to, self); }),
               "unnamed scatter: rank " + std::to_string(self) +
-                  " is the root, whose rows are dealt out; give an input");
+                  " is the root, whose rows the ranks get; give an input");
     EXPECT_EQ(refused([&] { kolo::scatter_into("x", kolo::const_view(x.data(), 5), to, self); }),
               "scatter of \"x\": its 5 rows cannot be divided evenly among 2 ranks; give splits");
     EXPECT_EQ(refused([&] {

@@ -66,10 +66,10 @@ class Reader {
  public:
   explicit Reader(ByteView bytes) noexcept : bytes_(bytes) {}
 
-  [[nodiscard]] std::size_t left() const noexcept { return bytes_.size() - at_; }
+  [[nodiscard]] std::size_t remaining() const noexcept { return bytes_.size() - at_; }
 
   std::uint8_t byte() {
-    if (left() == 0) refuse("it ends too early");
+    if (remaining() == 0) refuse("it ends too early");
     return static_cast<std::uint8_t>(bytes_[at_++]);
   }
   std::uint64_t number() {
@@ -126,12 +126,12 @@ class Reader {
   /// The length of a list whose items take at least `least_bytes` each.
   std::size_t length(std::size_t least_bytes = 1) {
     const std::uint64_t value = number();
-    if (value > left() / least_bytes) refuse("a list is longer than the message");
+    if (value > remaining() / least_bytes) refuse("a list is longer than the message");
     return static_cast<std::size_t>(value);
   }
   template <class Items, class ReadItem>
   void items(Items& items, std::size_t least_bytes, const ReadItem& read_item) {
-    for (std::size_t left = length(least_bytes); left > 0; --left) read_item(items.emplace_back());
+    for (std::size_t remaining = length(least_bytes); remaining > 0; --remaining) read_item(items.emplace_back());
   }
   std::string text() {
     const std::size_t size = length();
@@ -195,7 +195,7 @@ Variant decode_variant(ByteView bytes, const ReadFields& read_fields) {
   Reader r(bytes);
   const std::size_t tag = r.byte();
   Variant message = decode_alternative<Variant>(r, tag, read_fields);
-  if (r.left() != 0) refuse("it is longer than its contents");
+  if (r.remaining() != 0) refuse("it is longer than its contents");
   return message;
 }
 

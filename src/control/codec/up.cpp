@@ -56,14 +56,14 @@ void read(Reader& r, Declared& m) {
   m.members = r.list<std::int32_t>();
 }
 
-void write(Writer& w, const Interest& m) {
+void write(Writer& w, const PartAwaited& m) {
   w.signed_number(m.rank);
   w.number(m.plan);
   w.number(m.batch);
   w.list(m.lacking);
   w.number(m.round);
 }
-void read(Reader& r, Interest& m) {
+void read(Reader& r, PartAwaited& m) {
   m.rank = r.rank();
   m.plan = r.number_of<std::uint32_t>();
   m.batch = r.number_of<std::uint32_t>();
@@ -118,17 +118,17 @@ void read(Reader& r, RankLost& m) {
   m.reason = r.text();
 }
 
-void write(Writer& w, const Left& m) {
+void write(Writer& w, const Departed& m) {
   w.signed_number(m.rank);
   w.number(m.sequences.size());
-  for (const Left::Sequence& sequence : m.sequences) {
+  for (const Departed::Sequence& sequence : m.sequences) {
     w.number(sequence.set);
     w.number(sequence.calls);
   }
 }
-void read(Reader& r, Left& m) {
+void read(Reader& r, Departed& m) {
   m.rank = r.rank();
-  r.items(m.sequences, 2, [&r](Left::Sequence& sequence) {
+  r.items(m.sequences, 2, [&r](Departed::Sequence& sequence) {
     sequence.set = r.number_of<core::SetId>();
     sequence.calls = r.number();
   });

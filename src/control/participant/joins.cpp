@@ -17,7 +17,7 @@ SlotId Joins::join(Set& set, Round calls, bool counts) {
   calls_.speak_of_calls();
   calls = std::max(calls, set.sequence.made);
   Joined message{rank_, set.number, counters_.log_entries, set.steps, {}, calls, counts, set.sequence.made};
-  UnnamedCalls::pass(set.sequence, calls);
+  OwnCalls::pass(set.sequence, calls);
   for (const SlotId member : slots_.in_flight_of(set)) {
     const Slot& slot = slots_[member];
     message.submissions.push_back({slot.name, slot.round, slot.id, slot.whole ? *slot.pending : *slot.current});
@@ -70,10 +70,10 @@ void Joins::on(const JoinEnded& entry, std::vector<Action>& actions) {
     require(number != kNoSlot && set.absent.size() == set.members.size() && set.absent.are_done(),
             "a join ended that not all members have made");
   }
-  if (entry.code == ErrorCode::rank_lost) left_.note_failure();
+  if (entry.code == ErrorCode::rank_lost) departed_.note_failure();
   ++set.joins;
   set.absent.clear();
-  if (set.member) UnnamedCalls::restart_sequence(set.sequence, done, entry.calls);
+  if (set.member) OwnCalls::restart_sequence(set.sequence, done, entry.calls);
   if (number == kNoSlot) return;
   slots_[number].in_flight = false;
   if (done) publisher_.count_steps(set, std::max(set.steps, entry.steps));

@@ -11,17 +11,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "control/participant/own_calls.hpp"
 #include "control/participant/planned_parts.hpp"
 #include "control/participant/publisher.hpp"
-#include "control/participant/unnamed_calls.hpp"
 
 namespace kolo::control::participant {
 
 class Joins {
  public:
-  Joins(std::int32_t rank, SlotTable& slots, LeftRanks& left, Publisher& publisher, const PlannedParts& plans,
-        UnnamedCalls& calls, const ParticipantCounters& counters)
-      : rank_(rank), slots_(slots), left_(left), publisher_(publisher), plans_(plans), calls_(calls),
+  Joins(std::int32_t rank, SlotTable& slots, DepartedRanks& departed, Publisher& publisher, const PlannedParts& plans,
+        OwnCalls& calls, const ParticipantCounters& counters)
+      : rank_(rank), slots_(slots), departed_(departed), publisher_(publisher), plans_(plans), calls_(calls),
         counters_(counters) {}
 
   /// This rank joins in a set in which it may submit. See `Participant::join`.
@@ -36,10 +36,10 @@ class Joins {
  private:
   const std::int32_t rank_;
   SlotTable& slots_;
-  LeftRanks& left_;
+  DepartedRanks& departed_;
   Publisher& publisher_;
   const PlannedParts& plans_;
-  UnnamedCalls& calls_;
+  OwnCalls& calls_;
   const ParticipantCounters& counters_;
 };
 

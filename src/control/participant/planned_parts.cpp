@@ -9,19 +9,19 @@ namespace kolo::control::participant {
 
 using core::TensorId;
 
-void PlannedParts::report_interest() {
+void PlannedParts::report_awaited() {
   for (auto& [number, plan] : plans_) {
     for (PlannedPart& part : plan.batches) {
       if (!part.partial() || part.reported) continue;
       part.reported = true;
       --unreported_;
-      if (plan.owner->join == kNoSlot) publisher_.say(interest(part));  // else it lacks nothing
+      if (plan.owner->join == kNoSlot) publisher_.say(awaited_part(part));  // else it lacks nothing
     }
   }
 }
 
-Interest PlannedParts::interest(const PlannedPart& part) const {
-  Interest message{rank_, part.plan, part.number, {}, 0};
+PartAwaited PlannedParts::awaited_part(const PlannedPart& part) const {
+  PartAwaited message{rank_, part.plan, part.number, {}, 0};
   for (const SlotId member : part.members) {
     const Slot& slot = slots_[member];
     if (slot.in_flight) continue;

@@ -4,7 +4,7 @@
 // lacking.
 //
 // A planned batch is *partial* here while this rank has submitted some of its members and not all. While the program
-// waits for something, each partial batch is reported by an `Interest`, once in each such state.
+// waits for something, each partial batch is reported by an `PartAwaited`, once in each such state.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ class PlannedParts {
   void on(const PlannedBatch& entry, std::vector<Action>& actions);
   [[nodiscard]] bool has_plan(const Set& set) const;
 
-  /// One more member of the batch has been submitted. An earlier report is out of date: the sequencer ignores an
-  /// interest whose first lacking member has come meanwhile.
+  /// One more member of the batch has been submitted. An earlier report is out of date: the sequencer ignores a report
+  /// whose first lacking member has come meanwhile.
   void enter(PlannedPart& part) {
     if (part.partial() && !part.reported) --unreported_;
     ++part.submitted;
     part.reported = false;
     if (part.partial()) ++unreported_;
   }
-  /// Whether there is something that `report_interest` would report.
+  /// Whether there is something that `report_awaited` would report.
   [[nodiscard]] bool has_unreported() const noexcept { return unreported_ > 0; }
-  void report_interest();
+  void report_awaited();
 
  private:
   struct Plan {
@@ -50,7 +50,7 @@ class PlannedParts {
     part.submitted = 0;
     part.reported = false;
   }
-  [[nodiscard]] Interest interest(const PlannedPart& part) const;
+  [[nodiscard]] PartAwaited awaited_part(const PlannedPart& part) const;
 
   const std::int32_t rank_;
   SlotTable& slots_;

@@ -12,15 +12,15 @@
 #include <cstdint>
 #include <utility>
 
-#include "control/participant/left_ranks.hpp"
+#include "control/participant/departed_ranks.hpp"
 #include "control/participant/slot_table.hpp"
 
 namespace kolo::control::participant {
 
 class Publisher {
  public:
-  Publisher(std::int32_t rank, SlotTable& slots, const LeftRanks& left, ParticipantCounters& counters)
-      : rank_(rank), slots_(slots), left_(left), counters_(counters) {}
+  Publisher(std::int32_t rank, SlotTable& slots, const DepartedRanks& departed, ParticipantCounters& counters)
+      : rank_(rank), slots_(slots), departed_(departed), counters_(counters) {}
 
   [[nodiscard]] Outbox& outbox() noexcept { return out_; }
   template <class Message>
@@ -43,8 +43,8 @@ class Publisher {
 
   /// Whether the request may miss a rank that has left, or that has joined and will not make it.
   [[nodiscard]] bool lacks_somebody(const Slot& slot) const {
-    if (slot.members.empty()) return slot.set->has_left;
-    return (slot.set->has_left && left_.has_any(slot.members)) || slot.set->absent.any_of(slot.members);
+    if (slot.members.empty()) return slot.set->has_departed;
+    return (slot.set->has_departed && departed_.has_any(slot.members)) || slot.set->absent.any_of(slot.members);
   }
   void ask(const Slot& slot, double waited_s, bool deadline, bool asked = false);
   /// Asks whether the last call of the set's sequence misses a rank that has left.
@@ -65,7 +65,7 @@ class Publisher {
  private:
   const std::int32_t rank_;
   SlotTable& slots_;
-  const LeftRanks& left_;
+  const DepartedRanks& departed_;
   ParticipantCounters& counters_;
   Outbox out_;
 };

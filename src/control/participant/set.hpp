@@ -26,7 +26,7 @@ struct PlannedPart {
   std::uint32_t number = 0;
   std::vector<SlotId> members;
   std::size_t submitted = 0;
-  bool reported = false;  ///< an Interest in its present state has been sent
+  bool reported = false;  ///< a `PartAwaited` of its present state has been sent
   [[nodiscard]] bool partial() const noexcept { return submitted > 0 && submitted < members.size(); }
 };
 
@@ -48,14 +48,14 @@ struct Set {
   core::SetId number = 0;
   core::TensorId base = 0;
   Members members;
-  bool member = false;      ///< this rank is a member
-  bool has_left = false;    ///< some member has left
-  bool is_dropped = false;  ///< by this rank's program
-  bool said_so = false;     ///< and the log knows that this rank is done with it
-  SlotId join = kNoSlot;    ///< the slot of this rank's join; kNoSlot: it has not joined
-  Absentees absent;         ///< the absent members, if this rank is a member
-  std::uint64_t joins = 0;  ///< joins of the set that have ended
-  std::uint64_t run = 0;    ///< batches that were handed out
+  bool member = false;        ///< this rank is a member
+  bool has_departed = false;  ///< some member has left
+  bool is_dropped = false;    ///< by this rank's program
+  bool said_so = false;       ///< and the log knows that this rank is done with it
+  SlotId join = kNoSlot;      ///< the slot of this rank's join; kNoSlot: it has not joined
+  Absentees absent;           ///< the absent members, if this rank is a member
+  std::uint64_t joins = 0;    ///< joins of the set that have ended
+  std::uint64_t run = 0;      ///< batches that were handed out
   std::uint64_t completed = 0;
   std::uint64_t steps = 0;
   std::uint16_t generation = 0;  ///< of the completed and steps counts

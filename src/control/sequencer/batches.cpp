@@ -69,11 +69,11 @@ void Batches::flush_waiting() {
 
 void Batches::flush_out(Set& set) {
   set.ends = true;
-  if (set.plan) plans_.void_plan(set, PlanEnd::left);
+  if (set.plan) plans_.void_plan(set, PlanEnd::departed);
   flush(set, true);
 }
 
-bool Batches::waits_for_room() const {
+bool Batches::waits_for_completion() const {
   const std::vector<SetId>& waiting = ready_.waiting();
   return std::any_of(waiting.begin(), waiting.end(), [this](SetId set) { return !sets_.at(set).queue.empty(); });
 }
@@ -89,15 +89,15 @@ void Batches::append_planned(Set& set, std::uint32_t number) {
 
 void Batches::append_batch(Set& set) {
   BatchAppended batch{set.number, {}};
-  BatchRoom room(options_.fusion_threshold);
+  BatchSpace space(options_.fusion_threshold);
   std::vector<std::int32_t> absent;
   if (!set.absent.empty()) absent = set.absent.without(tensors_[set.queue.front().which].name);
   while (!set.queue.empty()) {
     const Queued next = set.queue.front();
-    if (!next.is_tensor() || !room.takes(tensors_[next.which])) break;
+    if (!next.is_tensor() || !space.takes(tensors_[next.which])) break;
     if (!batch.members.empty() && begins_step(set, next)) break;
     if (!set.absent.empty() && set.absent.without(tensors_[next.which].name) != absent) break;
-    room.add(tensors_[next.which]);
+    space.add(tensors_[next.which]);
     batch.members.push_back(next.which);
     take(set, next.which);
     set.queue.pop_front();

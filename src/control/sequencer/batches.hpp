@@ -3,9 +3,9 @@
 // Which batches the log gets, when, and in which order.
 //
 // A tensor becomes *ready* when all members have submitted it. It then enters its set's queue (ready_sets.hpp). When
-// the backends have room, requests are taken from the queue and appended.
+// the backends have space, requests are taken from the queue and appended.
 //
-//   room        Ready tensors of a set are appended in the order in which they became ready, as one batch up to the
+//   space        Ready tensors of a set are appended in the order in which they became ready, as one batch up to the
 //               fusion threshold, while the slowest member has fewer than `open_batches` open; what becomes ready
 //               meanwhile gathers.
 //   priorities  In the queue the highest priority goes first, and among equals what became ready first; a batch takes
@@ -22,37 +22,37 @@
 
 #include <cstdint>
 
+#include "control/sequencer/call_order.hpp"
 #include "control/sequencer/failures.hpp"
 #include "control/sequencer/log.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_table.hpp"
-#include "control/sequencer/unnamed_calls.hpp"
 
 namespace kolo::control::sequencer {
 
 class Batches {
  public:
   Batches(const SequencerOptions& options, Log& log, TensorTable& tensors, SetTable& sets, Failures& failures,
-          ReadySets& ready, Plans& plans, UnnamedCalls& calls)
+          ReadySets& ready, Plans& plans, CallOrder& calls)
       : options_(options), log_(log), tensors_(tensors), sets_(sets), failures_(failures), ready_(ready), plans_(plans),
         calls_(calls) {}
 
   /// Every member has submitted this round.
   void become_ready(Set& set, core::TensorId id, core::Round round);
 
-  /// Appends batches in all sets, as far as there is room.
+  /// Appends batches in all sets, as far as there is space.
   void flush_waiting();
-  /// Appends batches as far as there is room; `without_limit`: everything that is ready.
+  /// Appends batches as far as there is space; `without_limit`: everything that is ready.
   void flush(Set& set, bool without_limit = false);
-  /// The set, or the log, is about to end. Everything that all members have submitted is appended, whatever room the
+  /// The set, or the log, is about to end. Everything that all members have submitted is appended, whatever space the
   /// backends have.
   void flush_out(Set& set);
   /// A member is gone: requests of the set that are not in the log cannot run any more.
   void desert(Set& set);
 
   /// Whether a ready request waits for a batch to complete.
-  [[nodiscard]] bool waits_for_room() const;
+  [[nodiscard]] bool waits_for_completion() const;
 
  private:
   [[nodiscard]] bool begins_step(const Set& set, const Queued& next) const;
@@ -67,7 +67,7 @@ class Batches {
   Failures& failures_;
   ReadySets& ready_;
   Plans& plans_;
-  UnnamedCalls& calls_;
+  CallOrder& calls_;
   std::uint64_t readied_ = 0;  ///< how many requests have become ready
 };
 

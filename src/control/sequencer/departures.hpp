@@ -4,36 +4,59 @@
 // *gone* has left, and its process has ended or cannot be reached. A rank never comes back.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 namespace kolo::control::sequencer {
 
 class Departures {
  public:
-  explicit Departures(int size);
+  explicit Departures(int size)
+      : departed_(static_cast<std::size_t>(size), false), gone_(static_cast<std::size_t>(size), false) {}
 
-  [[nodiscard]] bool has_left(std::int32_t rank) const { return left_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool has_departed(std::int32_t rank) const { return departed_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool has_gone(std::int32_t rank) const { return gone_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] bool any_left(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, left_); }
+  [[nodiscard]] bool any_departed(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, departed_); }
   [[nodiscard]] bool any_gone(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, gone_); }
-  [[nodiscard]] bool have_all_left() const;
-  /// Those of these ranks that have left, in the same order.
-  [[nodiscard]] std::vector<std::int32_t> left_of(const std::vector<std::int32_t>& ranks) const;
+  [[nodiscard]] bool have_all_departed() const {
+    return std::find(departed_.begin(), departed_.end(), false) == departed_.end();
+  }
 
-  void leave(std::int32_t rank) { left_[static_cast<std::size_t>(rank)] = true; }
+  /// Those of these ranks that have left, in the same order.
+  [[nodiscard]] std::vector<std::int32_t> departed_of(const std::vector<std::int32_t>& ranks) const {
+    std::vector<std::int32_t> departed;
+    std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(departed),
+                 [this](std::int32_t rank) { return has_departed(rank); });
+    return departed;
+  }
+
+  void leave(std::int32_t rank) { departed_[static_cast<std::size_t>(rank)] = true; }
   void go(std::int32_t rank) { gone_[static_cast<std::size_t>(rank)] = true; }
 
   /// Those of these ranks (which have all left) that an error names: the ranks that left first. Ranks ascend.
-  [[nodiscard]] std::vector<std::int32_t> first_of(const std::vector<std::int32_t>& ranks);
+  [[nodiscard]] std::vector<std::int32_t> first_of(const std::vector<std::int32_t>& ranks) {
+    if (first_to_leave_.empty()) {
+      for (std::size_t rank = 0; rank < departed_.size(); ++rank) {
+        if (departed_[rank]) first_to_leave_.push_back(static_cast<std::int32_t>(rank));
+      }
+    }
+    std::vector<std::int32_t> culprits;
+    std::set_intersection(ranks.begin(), ranks.end(), first_to_leave_.begin(), first_to_leave_.end(),
+                          std::back_inserter(culprits));
+    return culprits;
+  }
   /// The ranks that had left when the first submission failed because of it, ascending. A rank that leaves later
   /// usually does so because of them, and is not named.
   [[nodiscard]] const std::vector<std::int32_t>& first() const noexcept { return first_to_leave_; }
 
  private:
-  static bool any_of(const std::vector<std::int32_t>& ranks, const std::vector<bool>& marked);
+  static bool any_of(const std::vector<std::int32_t>& ranks, const std::vector<bool>& marked) {
+    return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t r) { return marked[static_cast<std::size_t>(r)]; });
+  }
 
-  std::vector<bool> left_;
+  std::vector<bool> departed_;
   std::vector<bool> gone_;
   std::vector<std::int32_t> first_to_leave_;  ///< empty: no submission has failed yet
 };

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "control/sentences.hpp"
 #include "control/sequencer/departures.hpp"
 #include "control/sequencer/log.hpp"
 #include "control/sequencer/set_table.hpp"
@@ -22,18 +23,38 @@ class Failures {
   Failures(Log& log, SetTable& sets, Departures& departures) : log_(log), sets_(sets), departures_(departures) {}
 
   /// The request fails on every member.
-  void fail(const Request& request, ErrorCode code, const std::string& sentence);
+  void fail(const Request& request, ErrorCode code, const std::string& sentence) {
+    if (request.members.empty()) sets_.at(request.set).absent.consume(request.name);
+    log_.append(Failed{request.set, request.name, request.round, code, sentence, request.members});
+  }
 
   [[nodiscard]] bool is_any_hopeless() const noexcept { return !hopeless_rounds_.empty(); }
-  [[nodiscard]] bool is_hopeless(const Request& request) const;
+  [[nodiscard]] bool is_hopeless(const Request& request) const {
+    if (hopeless_rounds_.empty()) return false;
+    const auto found = hopeless_rounds_.find(request.key());
+    return found != hopeless_rounds_.end() && request.round <= found->second.first;
+  }
   /// Fails a request that `is_hopeless`.
-  void fail_hopeless(const Request& request);
+  void fail_hopeless(const Request& request) {
+    fail(request, ErrorCode::rank_lost, hopeless_rounds_.at(request.key()).second);
+  }
   /// Fails a submission that these ranks will never make, because they have left.
-  void give_up(const Request& request, const std::vector<std::int32_t>& absent);
+  void give_up(const Request& request, const std::vector<std::int32_t>& absent) {
+    const std::vector<std::int32_t> culprits = departures_.first_of(absent);
+    const bool is_group = !request.members.empty();
+    hopeless_rounds_[request.key()] = {request.round, culprits.empty()
+                                                          ? nothing_more(departures_.first())
+                                                          : hopeless(sets_.subject_of(request), is_group, culprits)};
+    fail_hopeless(request);
+  }
   /// Fails a request that its members that have left will never make.
-  void fail_without_members(const Request& request);
+  void fail_without_members(const Request& request) {
+    give_up(request, departures_.departed_of(sets_.members_of(request)));
+  }
   /// The set is removed.
-  void forget(core::SetId set);
+  void forget(core::SetId set) {
+    std::erase_if(hopeless_rounds_, [set](const auto& item) { return std::get<core::SetId>(item.first) == set; });
+  }
 
  private:
   Log& log_;

@@ -22,7 +22,7 @@ void Joins::on(const Joined& message) {
   Set& set = *found;
   require(std::binary_search(set.members.begin(), set.members.end(), message.rank),
           "a rank joins in a process set that it is no member of");
-  if (set.has_left) return end_join_without(set);
+  if (set.has_departed) return end_join_without(set);
   require(!set.absent.has(message.rank), "a rank joins that has joined");
   if (set.plan) plans_.void_plan(set, PlanEnd::joined);
   RankJoined entry{set.number, message.rank, {}, message.counts, message.sequence};
@@ -57,7 +57,7 @@ void Joins::complete_rest(Set& set) {
     for (const auto& [name, submission] : submissions) names.insert(name);
   }
   for (const std::string& name : names) {
-    const Round round = set.absent.round_of(name);  // as of now: making room for the last one may have evicted its id
+    const Round round = set.absent.round_of(name);  // as of now: making space for the last one may have evicted its id
     const TensorId id = tensors_.find(set.number, name);
     const bool is_known = id != kNoTensor;
     if (round == 0 || (is_known ? tensors_[id].round >= round : naming_.is_newcomer(set.number, name))) continue;
@@ -94,7 +94,7 @@ void Joins::end_join_without(Set& set) {
     naming_.assign_ids();
   }
   ending_.erase(std::remove(ending_.begin(), ending_.end(), set.number), ending_.end());
-  const std::vector<std::int32_t> absent = departures_.left_of(set.members);
+  const std::vector<std::int32_t> absent = departures_.departed_of(set.members);
   naming_.fail_newcomers(set.number);
   batches_.desert(set);
   const std::vector<std::int32_t> culprits = departures_.first_of(absent);

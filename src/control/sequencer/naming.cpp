@@ -81,7 +81,7 @@ void Naming::assign_ids() {
     if (set != nullptr && failures_.is_hopeless(request)) {
       failures_.fail_hopeless(request);  // no id: the ranks that submitted it have given it up
     } else if (set != nullptr) {
-      const TensorId id = make_room();
+      const TensorId id = free_an_id();
       if (id == kNoTensor) return;
       tensors_.assign(id, next.set, next.name, next.signature);
       log_.append(Assigned{id, tensors_[id].generation, next.set, next.name, without_names(next.signature)});
@@ -91,7 +91,7 @@ void Naming::assign_ids() {
   }
 }
 
-TensorId Naming::make_room() {
+TensorId Naming::free_an_id() {
   const TensorId id = tensors_.free_id();
   if (id != kNoTensor) return id;
   const TensorId oldest = tensors_.least_recently_used();

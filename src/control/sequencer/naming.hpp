@@ -52,7 +52,7 @@ class Naming {
   void change_signature(Set& set, core::TensorId id, const core::Signature& signature);
   [[nodiscard]] bool is_id_of(core::TensorId id, core::SetId set, const std::string& name) const;
   /// Returns a free id; kNoTensor if every id is ready and has to be appended first.
-  core::TensorId make_room();
+  core::TensorId free_an_id();
   void evict(core::TensorId id);
   void note_over(Set& set, const std::string& name, core::Round round);
 

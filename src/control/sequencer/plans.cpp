@@ -12,7 +12,7 @@ using core::TensorId;
 
 void Plans::end_step(Set& set) {
   const auto batches = set.planner.end_step();
-  if (!batches || !options_.plan || set.has_left || set.ends || !set.absent.empty()) return;
+  if (!batches || !options_.plan || set.has_departed || set.ends || !set.absent.empty()) return;
   if (set.plan) void_plan(set, PlanEnd::new_plan);
   define_plan(set, *batches);
 }
@@ -72,7 +72,7 @@ void Plans::break_plan(Set& set, std::uint32_t batch, const std::vector<TensorId
   void_plan(set, PlanEnd::waited_for);
 }
 
-void Plans::on(const Interest& message) {
+void Plans::on(const PartAwaited& message) {
   const auto owner = plan_owner_.find(message.plan);
   if (owner == plan_owner_.end()) return;
   Set& set = sets_.at(owner->second);

@@ -9,7 +9,7 @@
 //   begin    Once a step repeats the last one's tensors, its order is cut into batches by the threshold; from then on
 //            each batch is one short entry. No plan begins in a set that a member has left or joined in, and none in
 //            one that is about to end.
-//   break    An `Interest`, or a warning about a tensor that only waits for its batch (`unblock`), breaks the plan:
+//   break    An `PartAwaited`, or a warning about a tensor that only waits for its batch (`unblock`), breaks the plan:
 //            what is ready is appended, the place is remembered as a cut, and the plan is learned anew.
 //   void     A new generation, a failed member, an eviction, and a rank that joins or leaves void the plan (`PlanEnd`).
 //            Code that makes such a change calls `void_plan` first.
@@ -33,7 +33,7 @@ class Plans {
   Plans(const SequencerOptions& options, Log& log, TensorTable& tensors, SetTable& sets, ReadySets& ready)
       : options_(options), log_(log), tensors_(tensors), sets_(sets), ready_(ready) {}
 
-  void on(const Interest& message);
+  void on(const PartAwaited& message);
   /// The set's step ends here; defines a plan when one is due.
   void end_step(Set& set);
   /// The set must have a plan. Its ready members are queued by themselves: those of complete batches in their batch's

@@ -39,12 +39,12 @@ void Questions::on(const Overdue& message, Time now) {
     if (message.deadline) ask(message, now);
     return;
   }
-  if (!message.deadline && !message.asked && !any_left(request) && reported(request)) return;
+  if (!message.deadline && !message.asked && !any_departed(request) && reported(request)) return;
   ask(message, now);
 }
 
 void Questions::on_late_call(Set& set, const Overdue& message, Time now) {
-  if (set.has_left) calls_.note_asked(set, message.round);
+  if (set.has_departed) calls_.note_asked(set, message.round);
   if (message.round > set.sequence.last() || message.waited_s == 0) return;
   const Request request = request_of(message);
   if (!message.deadline && (is_complete(request) || (!message.asked && reported(request)))) return;
@@ -68,8 +68,8 @@ void Questions::on_late_join(Set& set, const Overdue& message, Time now) {
   log_.append(Stalled{set.number, "", message.waited_s, missing, {}, true});
 }
 
-bool Questions::any_left(const Request& request) const {
-  return request.members.empty() ? sets_.at(request.set).has_left : departures_.any_left(request.members);
+bool Questions::any_departed(const Request& request) const {
+  return request.members.empty() ? sets_.at(request.set).has_departed : departures_.any_departed(request.members);
 }
 
 bool Questions::any_gone(const Request& request) const {
@@ -159,7 +159,7 @@ void Questions::on(const Missing& message) {
   Question& question = found->second;
   question.missing.insert(question.missing.end(), message.ranks.begin(), message.ranks.end());
   std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.gone),
-               [this](std::int32_t rank) { return departures_.has_left(rank); });
+               [this](std::int32_t rank) { return departures_.has_departed(rank); });
   if (const Set& world = sets_.at(core::kGlobalSet); !question.request.members.empty()) {
     if (question.absent.empty()) question.joins = world.joins;
     std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.absent),
@@ -183,7 +183,7 @@ void Questions::conclude_warning(Question question) {
     failures_.give_up(question.request, question.gone);
   } else if (!question.absent.empty() && question.joins == sets_.at(core::kGlobalSet).joins) {
     refuse_set(question.request, question.absent);
-  } else if (!question.absent.empty() || departures_.any_left(question.missing)) {
+  } else if (!question.absent.empty() || departures_.any_departed(question.missing)) {
     question.answers = 0;  // it may have submitted after its node had answered
     question.missing.clear();
     question.absent.clear();
@@ -239,7 +239,7 @@ std::vector<std::int32_t> Questions::silent_of(const Question& question) const {
   for (const std::int32_t member : sets_.members_of(question.request)) {
     const auto same = [member](const Answer& answer) { return answer.rank == member; };
     const bool answered = std::any_of(question.heard.begin(), question.heard.end(), same);
-    if (!answered && !departures_.has_left(member)) silent.push_back(member);
+    if (!answered && !departures_.has_departed(member)) silent.push_back(member);
   }
   return silent;
 }
@@ -275,13 +275,13 @@ void Questions::conclude_deadline(const Question& question) {
   wait.answers = question.heard;
   std::sort(wait.answers.begin(), wait.answers.end(), [](const Answer& a, const Answer& b) { return a.rank < b.rank; });
   if (!question.running && !is_complete(question.request)) {
-    wait.left = departures_.left_of(sets_.members_of(question.request));
+    wait.departed = departures_.departed_of(sets_.members_of(question.request));
   }
   const bool has_run =
       wait.silent.empty() && std::all_of(wait.answers.begin(), wait.answers.end(), [](const Answer& answer) {
         return answer.submitted && answer.doing == Doing::nothing;
       });
-  if (has_run && wait.left.empty()) return;
+  if (has_run && wait.departed.empty()) return;
   const Verdict verdict =
       deadline_passed(sets_.subject_of(question.request), wait, [this](SetId set) { return sets_.words_of(set); });
   log_.fault(ErrorCode::timeout, verdict.rank, verdict.sentence);

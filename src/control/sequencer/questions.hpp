@@ -16,8 +16,8 @@
 //               3. if all have submitted, the ranks whose open batches wait for no other rank;
 //               4. if there is none, which rank waits for which.
 //             If no batch is open any more, the wait is over, and there is no error. (sentences.hpp words it.)
-//   leaving   After `RankLeft` the other ranks ask at once about what they have in flight with that rank. If the rank
-//             is missing, the submission fails. It does not fail without a question, because the rank may have
+//   leaving   After `RankDeparted` the other ranks ask at once about what they have in flight with that rank. If the
+//             rank is missing, the submission fails. It does not fail without a question, because the rank may have
 //             submitted it before it left, and only its own node knows. A node's answer counts for the ranks that had
 //             left when it came; if others have left since, the node is asked again.
 //   joining   The sequencer knows which ranks have not joined. For a deadline it asks them all the same, because one
@@ -32,12 +32,12 @@
 #include <map>
 #include <vector>
 
+#include "control/sequencer/call_order.hpp"
 #include "control/sequencer/departures.hpp"
 #include "control/sequencer/failures.hpp"
 #include "control/sequencer/log.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/set_table.hpp"
-#include "control/sequencer/unnamed_calls.hpp"
 
 namespace kolo::control::sequencer {
 
@@ -46,7 +46,7 @@ class Questions {
   using Time = Sequencer::Time;
 
   Questions(const SequencerOptions& options, Log& log, const TensorTable& tensors, SetTable& sets,
-            const Departures& departures, Failures& failures, Plans& plans, UnnamedCalls& calls)
+            const Departures& departures, Failures& failures, Plans& plans, CallOrder& calls)
       : options_(options), log_(log), tensors_(tensors), sets_(sets), departures_(departures), failures_(failures),
         plans_(plans), calls_(calls) {}
 
@@ -91,7 +91,7 @@ class Questions {
   void ask(Question question);
 
   // About a request.
-  [[nodiscard]] bool any_left(const Request& request) const;
+  [[nodiscard]] bool any_departed(const Request& request) const;
   [[nodiscard]] bool any_gone(const Request& request) const;
   /// Whether every member has submitted it. (One that names its members is over then.)
   [[nodiscard]] bool is_complete(const Request& request) const;
@@ -121,7 +121,7 @@ class Questions {
   const Departures& departures_;
   Failures& failures_;
   Plans& plans_;
-  UnnamedCalls& calls_;
+  CallOrder& calls_;
   std::map<std::uint64_t, Question> questions_;  ///< by number
   std::uint64_t next_question_ = 1;
   std::map<Key, core::Round> stalls_;  ///< reported

@@ -54,7 +54,7 @@ struct Set {
   Planner planner;
   std::optional<Plan> plan;
 
-  // Calls without a name (unnamed_calls.hpp).
+  // Calls without a name (call_order.hpp).
   CallQueue sequence;
 
   // Names that have no id any more (naming.hpp).
@@ -68,8 +68,8 @@ struct Set {
   std::uint64_t joins = 0;       ///< how many joins have ended
 
   // Leaving (departures.hpp).
-  bool has_left = false;  ///< some member has
-  bool has_gone = false;  ///< some member has left, and its process has ended or cannot be reached
+  bool has_departed = false;  ///< some member has
+  bool has_gone = false;      ///< some member has left, and its process has ended or cannot be reached
 };
 
 /// The join that its members wait for now, or that is the next one.

@@ -38,13 +38,13 @@ void SetMaker::make_set(const Declared& message) {
   log_.append(SetAdded{set.number, base, tensors_[base].generation, set.order, message.name});
   for (const std::int32_t member : set.members) {
     ++memberships_[static_cast<std::size_t>(member)];
-    note_left(set, member);
+    note_departed(set, member);
   }
 }
 
-void SetMaker::note_left(Set& set, std::int32_t rank) {
-  set.has_left = set.has_left || departures_.has_left(rank);
-  if (departures_.has_left(rank)) calls_.cut_sequence(set, 0);
+void SetMaker::note_departed(Set& set, std::int32_t rank) {
+  set.has_departed = set.has_departed || departures_.has_departed(rank);
+  if (departures_.has_departed(rank)) calls_.cut_sequence(set, 0);
   set.has_gone = set.has_gone || departures_.has_gone(rank);
 }
 
@@ -55,7 +55,7 @@ void SetMaker::remove_set(Set& set) {
   require(set.sequence.empty(), "a process set was dropped with a call in flight");
   require(set.queue.empty() && std::none_of(ids.begin(), ids.end(), is_ready),
           "a process set was dropped with something in flight");
-  if (set.plan) plans_.void_plan(set, PlanEnd::left);
+  if (set.plan) plans_.void_plan(set, PlanEnd::departed);
   log_.append(SetRemoved{set.number});
   questions_.forget(set.number);
   failures_.forget(set.number);

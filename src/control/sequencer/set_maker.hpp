@@ -14,17 +14,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "control/sequencer/call_order.hpp"
 #include "control/sequencer/failures.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/questions.hpp"
-#include "control/sequencer/unnamed_calls.hpp"
 
 namespace kolo::control::sequencer {
 
 class SetMaker {
  public:
   SetMaker(const SequencerOptions& options, Log& log, TensorTable& tensors, SetTable& sets,
-           const Departures& departures, Failures& failures, ReadySets& ready, Plans& plans, UnnamedCalls& calls,
+           const Departures& departures, Failures& failures, ReadySets& ready, Plans& plans, CallOrder& calls,
            Questions& questions)
       : options_(options), log_(log), tensors_(tensors), sets_(sets), departures_(departures), failures_(failures),
         ready_(ready), plans_(plans), calls_(calls), questions_(questions),
@@ -36,7 +36,7 @@ class SetMaker {
   void remove_set(Set& set);
 
  private:
-  void note_left(Set& set, std::int32_t rank);
+  void note_departed(Set& set, std::int32_t rank);
 
   const SequencerOptions& options_;
   Log& log_;
@@ -46,7 +46,7 @@ class SetMaker {
   Failures& failures_;
   ReadySets& ready_;
   Plans& plans_;
-  UnnamedCalls& calls_;
+  CallOrder& calls_;
   Questions& questions_;
   std::vector<std::uint32_t> memberships_;  ///< by rank: in how many sets, besides the world, it is a member
 };

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "control/sentences.hpp"
 #include "control/sequencer/set.hpp"
 
 namespace kolo::control::sequencer {
@@ -18,7 +20,13 @@ class SetTable {
   SetTable(TensorTable& tensors, std::int64_t fusion_threshold) : tensors_(tensors), threshold_(fusion_threshold) {}
 
   /// Makes a set under the next number. `members` ascend, and are also the set's order until it is set.
-  Set& add(core::TensorId base, std::vector<std::int32_t> members);
+  Set& add(core::TensorId base, std::vector<std::int32_t> members) {
+    const core::SetId number = next_++;
+    Set& set = sets_.try_emplace(number, number, tensors_, threshold_).first->second;
+    set.base = base;
+    set.order = set.members = std::move(members);
+    return set;
+  }
   void erase(core::SetId set) { sets_.erase(set); }
   [[nodiscard]] core::SetId next_number() const noexcept { return next_; }
 
@@ -33,11 +41,19 @@ class SetTable {
   [[nodiscard]] std::map<core::SetId, Set>& all() noexcept { return sets_; }
 
   /// The ranks that make the request, ascending.
-  [[nodiscard]] const std::vector<std::int32_t>& members_of(const Request& request) const;
+  [[nodiscard]] const std::vector<std::int32_t>& members_of(const Request& request) const {
+    return request.members.empty() ? sets_.at(request.set).members : request.members;
+  }
   /// The text for the set's group; empty for the world, and for a removed set.
-  [[nodiscard]] std::string words_of(core::SetId set) const;
+  [[nodiscard]] std::string words_of(core::SetId set) const {
+    const auto found = sets_.find(set);
+    return found == sets_.end() ? std::string() : found->second.words;
+  }
   /// The text for the request.
-  [[nodiscard]] std::string subject_of(const Request& request) const;
+  [[nodiscard]] std::string subject_of(const Request& request) const {
+    const std::string group = words_of(request.set);
+    return request.join ? join_of(group) : subject(group, request.name, request.round, request.members);
+  }
 
  private:
   TensorTable& tensors_;

@@ -63,7 +63,7 @@ class Channels {
   struct Piece {
     /// `written`: the sender is writing the last one; at that time at the latest it should be asked once more. `left`:
     /// the sender was stopped amid that; what it had taken, to the end, has to be read.
-    enum class State : std::uint8_t { due, written, left, over };
+    enum class State : std::uint8_t { due, written, abandoned, over };
     State state = State::over;
     std::uint64_t begin = 0;
     std::size_t bytes = 0;

@@ -30,7 +30,7 @@
 // that rank. So messages of a pair and tag match receives in the order of the calls on both sides (matching.hpp); the
 // data of long ones may arrive later and in any order.
 //
-// Room. A rank takes frames whenever it has anything open: taking one needs no room elsewhere, for data goes into the
+// Space. A rank takes frames whenever it has anything open: taking one needs no space elsewhere, for data goes into the
 // receive's buffer or, of a short message that nobody has asked for, into memory of its own; answers are kept in
 // a list until the channel back has room. A sender puts data of a long message into the channel only when it is wanted.
 // So two ranks that have operations open never wait for each other's channel to become empty, whatever they send.

@@ -21,16 +21,16 @@ Messenger::Messenger(const core::Topology& topology, std::byte* memory, transpor
       protocol_(topology.rank, topology.size, routes_) {}
 
 /// After everything that changes what is open.
-void Messenger::settle() {
+void Messenger::update() {
   const bool must_tell = !closed_ && node_.unsafe_writer() != Channels::kNobody;
   busy_.store(must_tell || protocol_.is_busy() || (net_ && net_->has_unsent()), std::memory_order_release);
-  news_.store(!protocol_.done().empty(), std::memory_order_release);
+  news_.store(!protocol_.open().done().empty(), std::memory_order_release);
 }
 
 bool Messenger::start(Message& message) {
   const base::MutexLock lock(mutex_);
   protocol_.start(message);
-  settle();
+  update();
   return message.done();
 }
 
@@ -44,10 +44,10 @@ bool Messenger::start(Span<Message* const> messages, int pauses) {
     if (!are_done()) look(pauses);
   } catch (...) {  // the messages go with the call
     for (Message* message : messages) protocol_.give_up(*message, no_memory());
-    settle();
+    update();
     throw;
   }
-  settle();
+  update();
   return are_done();
 }
 
@@ -60,7 +60,7 @@ Messenger::Look Messenger::look(Message& message, int pauses) {
   const base::MutexLock lock(mutex_);
   if (message.done()) return Look::done;
   const bool moved = look(pauses);
-  if (moved) settle();
+  if (moved) update();
   if (message.done()) return Look::done;
   return moved ? Look::moved : Look::nothing;
 }
@@ -84,7 +84,7 @@ bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::
   message.patience = patience;
   message.deadline = base::after(begun, patience);
   message.warn_at = base::after(begun, warn_after);
-  protocol_.note_deadline(message);
+  protocol_.open().note_deadline(message);
   return true;
 }
 
@@ -92,20 +92,20 @@ void Messenger::provide(Message& send, std::uint64_t bytes) {
   const base::MutexLock lock(mutex_);
   if (send.done()) return;
   protocol_.provide(send, bytes);
-  settle();
+  update();
 }
 
 bool Messenger::cancel(Message& receive) {
   const base::MutexLock lock(mutex_);
   const bool was_open = protocol_.cancel(receive);
-  settle();
+  update();
   return was_open;
 }
 
 void Messenger::give_up(Message& message, const Status& status) {
   const base::MutexLock lock(mutex_);
   protocol_.give_up(message, status);
-  settle();
+  update();
 }
 
 bool Messenger::leaves_node(const Message& message) const noexcept {
@@ -124,7 +124,7 @@ bool Messenger::has_unsent() {
 
 bool Messenger::uses(const std::byte* begin, std::size_t bytes) {
   const base::MutexLock lock(mutex_);
-  const std::vector<Message*>& open = protocol_.open();
+  const std::vector<Message*>& open = protocol_.open().all();
   return std::any_of(open.begin(), open.end(), [&](const Message* message) {
     return message->tensor >= begin && message->tensor < begin + bytes;
   });
@@ -132,13 +132,13 @@ bool Messenger::uses(const std::byte* begin, std::size_t bytes) {
 
 MessageCounters Messenger::counters() {
   const base::MutexLock lock(mutex_);
-  return protocol_.counters();
+  return protocol_.open().counters();
 }
 
 base::Time Messenger::next_due() {
   if (!is_busy()) return base::Time::max();
   const base::MutexLock lock(mutex_);
-  return protocol_.open().empty() ? base::Time::max() : protocol_.next_due();
+  return protocol_.open().empty() ? base::Time::max() : protocol_.open().next_due();
 }
 
 // ---------------------------------------------------------------- the driver
@@ -151,7 +151,7 @@ bool Messenger::is_read_by_peer(const Message& message) const noexcept {
 /// Whether something may come from other nodes that this rank waits for.
 bool Messenger::moves_net() const {
   if (net_ == nullptr || closed_) return false;
-  const std::vector<Message*>& open = protocol_.open();
+  const std::vector<Message*>& open = protocol_.open().all();
   return std::any_of(open.begin(), open.end(), [this](const Message* message) { return leaves_node(*message); });
 }
 
@@ -165,37 +165,37 @@ bool Messenger::progress(base::Time now, std::vector<std::string>& warnings) {
     if (net_) net_->expect(moves_net());
     moved = protocol_.progress();
     if (net_ && net_->has_unsent()) moved |= net_->look();
-    if (now >= protocol_.next_due()) {
+    if (now >= protocol_.open().next_due()) {
       protocol_.expire(now);
       warnings.swap(protocol_.warnings());
     }
     if (const int rank = node_.unsafe_writer(); rank != Channels::kNobody) throw Error(hangs_while_it_writes(rank));
   } catch (...) {
     routes_.drives = false;
-    settle();
+    update();
     throw;
   }
   routes_.drives = false;
-  settle();
+  update();
   return moved;
 }
 
 const std::vector<Message*>& Messenger::take_done() {
   const base::MutexLock lock(mutex_);
   told_.clear();
-  told_.swap(protocol_.done());
-  settle();
+  told_.swap(protocol_.open().done());
+  update();
   return told_;
 }
 
 bool Messenger::arm() {
   const base::MutexLock lock(mutex_);
-  if (closed_ || (!protocol_.is_busy() && !(net_ && net_->has_unsent()))) return protocol_.done().empty();
-  protocol_.note_wait();
+  if (closed_ || (!protocol_.is_busy() && !(net_ && net_->has_unsent()))) return protocol_.open().done().empty();
+  protocol_.open().note_wait();
   node_.arm();
   const bool moved = protocol_.progress();  // of this node
-  settle();
-  return !moved && protocol_.done().empty();
+  update();
+  return !moved && protocol_.open().done().empty();
 }
 
 void Messenger::on_set(std::uint64_t set) {
@@ -206,15 +206,15 @@ void Messenger::on_set(std::uint64_t set) {
 void Messenger::on_set_gone(std::uint64_t set) {
   const base::MutexLock lock(mutex_);
   protocol_.on_set_gone(set);
-  settle();
+  update();
 }
 
-void Messenger::on_left(const std::vector<std::int32_t>& ranks, base::Time until) {
+void Messenger::on_departed(const std::vector<std::int32_t>& ranks, base::Time until) {
   const base::MutexLock lock(mutex_);
-  if (ranks.size() == left_) return;
-  left_ = ranks.size();
-  for (const std::int32_t rank : ranks) protocol_.on_left(rank, routes_.is_here(rank) ? base::Time::min() : until);
-  settle();
+  if (ranks.size() == departed_) return;
+  departed_ = ranks.size();
+  for (const std::int32_t rank : ranks) protocol_.on_departed(rank, routes_.is_here(rank) ? base::Time::min() : until);
+  update();
 }
 
 void Messenger::close(const Status& status) {
@@ -222,7 +222,7 @@ void Messenger::close(const Status& status) {
   closed_ = true;
   protocol_.close(status);
   if (net_) net_->expect(false);
-  settle();
+  update();
 }
 
 }  // namespace kolo::p2p

@@ -94,7 +94,7 @@ class Messenger {
   void on_set(std::uint64_t set);
   void on_set_gone(std::uint64_t set);
   /// Ranks that have left, ascending; more and more. What they have sent from other nodes may come until then.
-  void on_left(const std::vector<std::int32_t>& ranks, base::Time until);
+  void on_departed(const std::vector<std::int32_t>& ranks, base::Time until);
   void close(const Status& status);
 
  private:
@@ -149,7 +149,7 @@ class Messenger {
     NetChannels* const net_;
   };
 
-  void settle() KOLO_REQUIRES(mutex_);
+  void update() KOLO_REQUIRES(mutex_);
   bool look(int pauses) KOLO_REQUIRES(mutex_);
   [[nodiscard]] bool moves_net() const KOLO_REQUIRES(mutex_);
 
@@ -163,7 +163,7 @@ class Messenger {
   const std::unique_ptr<NetChannels> net_ KOLO_PT_GUARDED_BY(mutex_);  // null: there is one node
   Routes routes_ KOLO_GUARDED_BY(mutex_);
   Protocol protocol_ KOLO_GUARDED_BY(mutex_);
-  std::size_t left_ KOLO_GUARDED_BY(mutex_) = 0;  // ranks known to have
+  std::size_t departed_ KOLO_GUARDED_BY(mutex_) = 0;  // ranks known to have
   bool closed_ KOLO_GUARDED_BY(mutex_) = false;
   std::vector<Message*> told_;  // the driver's
 };

@@ -40,7 +40,7 @@ bool NetChannels::put(int rank, const Frame& frame, const std::byte* data, std::
 }
 
 bool NetChannels::look() {
-  std::size_t left = 0;
+  std::size_t kept = 0;
   const std::size_t before = sending_.size();
   for (std::size_t i = 0; i < before; ++i) {
     const Sending one = sending_[i];
@@ -48,11 +48,11 @@ bool NetChannels::look() {
       --under_way_[one.rank];
       free_.push_back(one.staging);
     } else {
-      sending_[left++] = one;
+      sending_[kept++] = one;
     }
   }
-  sending_.resize(left);
-  return left < before;
+  sending_.resize(kept);
+  return kept < before;
 }
 
 void NetChannels::expect(bool expects) {

@@ -312,7 +312,7 @@ Channels::Piece NodeChannels::await_sender(int source, Ticket ticket) {
   base::Time& look_again = look_again_[ticket % kJoints];
   const base::Time now = base::now();
   if (now >= look_again && joint(topology_.local_rank, ticket).is_stuck(*peers_, local(source)))
-    return {Piece::State::left, 0, 0};
+    return {Piece::State::abandoned, 0, 0};
   if (now >= look_again || look_again == base::Time::max()) look_again = now + kUsualPiece;
   return {Piece::State::written, 0, 0, look_again};
 }

@@ -13,29 +13,12 @@
 #include "data/p2p/sentences.hpp"
 
 namespace kolo::p2p {
-namespace {
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-}
-
-template <class Container, class Value>
-void erase_one(Container& container, const Value& value) {
-  const auto found = std::find(container.begin(), container.end(), value);
-  if (found != container.end()) container.erase(found);
-}
-
-}  // namespace
 
 // ---------------------------------------------------------------- calls
 
 void Protocol::start(Message& message) {
-  if (open_.empty()) note_wait(Channels::kNobody);
-  message.open_index = open_.size();
-  open_.push_back(&message);
-  message.state = Message::State::waiting;
-  note_deadline(message);
-  if (!closed_.ok()) return end(message, closed_);
+  open_.add(message);
+  if (!closed_.ok()) return open_.end(message, closed_);
   try {
     message.way == Message::Way::send ? start_send(message) : start_receive(message);
   } catch (...) {  // no memory: the message goes with the call
@@ -44,8 +27,35 @@ void Protocol::start(Message& message) {
   }
 }
 
+void Protocol::start_send(Message& send) {
+  sending_.give_id(send);
+  if (!send.is_late) send.there = send.bytes;
+  if (send.peer == rank_) return send_to_self(send);
+  if (departed_.count(send.peer) > 0) return open_.end(send, has_departed(send));
+  sending_.start(send);
+}
+
+bool Protocol::try_send(const Message& send) {
+  if (!closed_.ok() || send.is_late || send.peer == rank_ || departed_.count(send.peer) > 0) return false;
+  return sending_.try_send(send);
+}
+
+/// A send stands among those that are wanted while more of its data is there than in the channel: once, for it may go
+/// away as soon as it is done. Who copies the data has news that more is there, and also other news.
+void Protocol::provide(Message& send, std::uint64_t bytes) {
+  if (bytes == send.there) return;
+  const bool was_stuck = send.moved == send.there;
+  send.there = bytes;
+  if (send.state != Message::State::moving) return;
+  if (send.partner != nullptr) {
+    if (send.there == send.bytes) copy_own(*send.partner, send);
+  } else if (was_stuck) {
+    sending_.add_wanted(send);
+  }
+}
+
 void Protocol::send_to_self(Message& send) {
-  Frame frame = head_of(send);
+  Frame frame = Sending::head_of(send);
   if (Message* receive = matching_.find(frame, rank_)) return take_own(*receive, send, frame);
   Arrival arrival{frame, rank_, nullptr, nullptr};
   if (send.bytes > kWholeBytes || send.is_late) {
@@ -59,10 +69,10 @@ void Protocol::send_to_self(Message& send) {
   copy_bytes(arrival.data.get(), send.data, send.bytes);
   if (matching_.kept().bytes + arrival.cost() > limits_.of_all) {
     const Matching::Kept kept = matching_.kept_of(rank_);
-    return end(send, keeps_too_much(rank_, kept.messages + 1, matching_.kept().bytes + arrival.cost()));
+    return open_.end(send, keeps_too_much(rank_, kept.messages + 1, matching_.kept().bytes + arrival.cost()));
   }
   matching_.keep(std::move(arrival));
-  end(send);
+  open_.end(send);
 }
 
 /// A message of another rank. What is kept of it is lost by an exception: that ends the job.
@@ -76,7 +86,7 @@ void Protocol::keep(Arrival arrival) {
 /// Of what is behind the frames that were taken, an open message may wait for its own alone.
 bool Protocol::wants(int source) const noexcept {
   if (matching_.kept().bytes < limits_.of_rank || matching_.kept_of(source).bytes < limits_.of_rank) return true;
-  if (left_.count(source) > 0) return true;  // it sends nothing more
+  if (departed_.count(source) > 0) return true;  // it sends nothing more
   return std::any_of(open_.begin(), open_.end(),
                      [source](const Message* message) { return message->peer == source || message->peer == kAny; });
 }
@@ -84,7 +94,7 @@ bool Protocol::wants(int source) const noexcept {
 void Protocol::start_receive(Message& receive) {
   const std::optional<Arrival> arrival = matching_.post(receive);
   if (!arrival) {
-    if (!left_.empty()) receive_nothing_from(receive.peer);
+    if (!departed_.empty()) receive_nothing_from(receive.peer);
   } else if (arrival->own != nullptr) {
     take_own(receive, *arrival->own, arrival->frame);
   } else if (arrival->frame.kind == FrameKind::whole) {
@@ -96,7 +106,7 @@ void Protocol::start_receive(Message& receive) {
 
 bool Protocol::cancel(Message& receive) {
   if (receive.state != Message::State::waiting || !matching_.remove(receive)) return false;
-  end(receive, cancelled(receive));
+  open_.end(receive, cancelled(receive));
   return true;
 }
 
@@ -106,97 +116,42 @@ void Protocol::give_up(Message& message, const Status& status) {
     detach(message);
   } catch (const std::bad_alloc&) {  // the other side is not told, and its deadline ends its part
   }
-  end(message, status);
+  open_.end(message, status);
 }
 
 void Protocol::close(const Status& status) {
   if (!closed_.ok()) return;
   closed_ = status;
-  for (Message* message : open_) {
+  for (const Message* message : open_) {
     if (message->way == Message::Way::send && message->permit != 0) channels_.end(message->permit);
   }
-  for (std::unique_ptr<Outgoing>& to : outgoing_) to.reset();
-  busy_.clear();
-  announced_.clear();
-  incoming_.clear();
-  for (Message* receive : reading_) end_reading(*receive);
-  reading_.clear();
-  helping_.clear();
+  sending_.close();
+  receiving_.close();
   matching_.clear();
-  while (!open_.empty()) end(*open_.back(), status);
+  while (!open_.empty()) open_.end(*open_.all().back(), status);
 }
 
 /// Takes an open message out of everything that knows it, and tells the other side.
 void Protocol::detach(Message& message) {
   if (Message* partner = std::exchange(message.partner, nullptr)) {
     partner->partner = nullptr;
-    return end(*partner, given_up_there(*partner));
+    return open_.end(*partner, given_up_there(*partner));
   }
-  const auto refuse = [&] {
-    Frame frame;
-    frame.kind = FrameKind::refused;
-    frame.id = message.id;
-    frame.refusal = Refusal::given_up;
-    answer(message.source, frame);
-  };
-  if (message.way == Message::Way::receive) {
-    if (message.state == Message::State::waiting) {
-      matching_.remove(message);
-      return;
-    }
-    incoming_.erase({message.source, message.id});
-    erase_one(reading_, &message);
-    end_reading(message);
-    refuse();
-    return;
-  }
-  if (message.peer == rank_) {
+  if (message.way == Message::Way::send) {
+    if (message.peer != rank_) return sending_.withdraw(message);
     matching_.remove(rank_, message.id);
     return;
   }
-  Outgoing& to = outgoing(message.peer);
-  end_permit(message);
   if (message.state == Message::State::waiting) {
-    erase_one(to.beginning, &message);
+    matching_.remove(message);
     return;
   }
-  erase_one(to.wanted, &message);
-  announced_.erase(message.id);
-  answer(message.peer, FrameKind::withdrawn, message.id);
-}
-
-/// Nobody reads a send's memory any more, and this rank writes none of it to the receiver.
-void Protocol::end_permit(Message& send) noexcept {
-  if (send.ticket != 0) erase_one(helping_, &send);
-  send.ticket = 0;
-  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));
-}
-
-void Protocol::end(Message& message, const Status& status) {
-  message.status = status;
-  message.state = Message::State::done;
-  if (status.ok()) {
-    count(message);
-    // Before this rank sleeps it notes the next. What has failed stays noted until then: the others in a cycle find it.
-    if (message.peer == noted_) note_wait(Channels::kNobody);
-  }
-  Message* const last = open_.back();
-  open_.pop_back();
-  if (last != &message) {
-    last->open_index = message.open_index;
-    open_[message.open_index] = last;
-  }
-  if (message.owner != nullptr) done_.push_back(&message);
-}
-
-void Protocol::count(const Message& message) noexcept {
-  if (message.way == Message::Way::send) {
-    ++counters_.sent;
-    counters_.bytes_sent += message.bytes;
-  } else {
-    ++counters_.received;
-    counters_.bytes_received += message.received_bytes;
-  }
+  receiving_.forget(message);
+  Frame frame;
+  frame.kind = FrameKind::refused;
+  frame.id = message.id;
+  frame.refusal = Refusal::given_up;
+  sending_.answer(message.source, frame);
 }
 
 // ---------------------------------------------------------------- what is heard
@@ -206,18 +161,18 @@ void Protocol::on_set(std::uint64_t set) {
   last_set_ = std::max(last_set_, set);
 }
 
-/// Receives of the set may still match what is on its way. What waits for a receive waits in vain.
+/// Receives of the set may still match what is on its way. What waits for a receive fails.
 void Protocol::on_set_gone(std::uint64_t set) {
   sets_.erase(set);
   while (std::optional<Arrival> arrival = matching_.take_of_set(set)) {
     if (arrival->own != nullptr) {
-      end(*arrival->own, set_gone_there(*arrival->own));
+      open_.end(*arrival->own, set_gone_there(*arrival->own));
     } else if (arrival->frame.kind == FrameKind::announced) {
       Frame frame;
       frame.kind = FrameKind::refused;
       frame.id = arrival->frame.id;
       frame.refusal = Refusal::set_gone;
-      answer(arrival->source, frame);
+      sending_.answer(arrival->source, frame);
     }
   }
 }
@@ -227,36 +182,22 @@ bool Protocol::is_gone(std::uint64_t set) const { return set != 0 && set <= last
 
 /// What the rank has said last comes first: it may have taken a message. This rank hears of itself, too, and waits for
 /// the others as before.
-void Protocol::on_left(int rank, base::Time until) {
-  if (rank == rank_ || !closed_.ok() || !left_.emplace(rank, until).second) return;
+void Protocol::on_departed(int rank, base::Time until) {
+  if (rank == rank_ || !closed_.ok() || !departed_.emplace(rank, until).second) return;
   const bool is_here = until == base::Time::min();
   while (is_here && channels_.take(*this)) {
   }
-  const std::vector<Message*> open = open_;
+  const std::vector<Message*> open = open_.all();
   for (Message* message : open) {
-    if (message->way == Message::Way::send && message->peer == rank) give_up(*message, has_left(*message));
-    if (message->is_withdrawn && message->source == rank) give_up(*message, has_left(*message));
+    if (message->way == Message::Way::send && message->peer == rank) give_up(*message, has_departed(*message));
+    if (message->is_withdrawn && message->source == rank) give_up(*message, has_departed(*message));
   }
-  end_unasked(rank);
-  outgoing_[static_cast<std::size_t>(rank)].reset();
-  busy_.erase(std::remove(busy_.begin(), busy_.end(), rank), busy_.end());
+  receiving_.end_unasked(rank);
+  sending_.drop(rank);
   if (is_here) {
     on_silent(rank);
   } else {
-    next_due_ = std::min(next_due_, until);
-  }
-}
-
-/// Ends receives whose data that rank has not been asked for yet, because its channel was full: nobody will ask.
-void Protocol::end_unasked(int rank) {
-  const std::unique_ptr<Outgoing>& to = outgoing_[static_cast<std::size_t>(rank)];
-  if (!to) return;
-  for (const Frame& frame : to->answers) {
-    const auto found = frame.kind == FrameKind::wanted ? incoming_.find({rank, frame.id}) : incoming_.end();
-    if (found == incoming_.end()) continue;
-    Message& receive = *found->second;
-    incoming_.erase(found);
-    end(receive, has_left(receive));
+    open_.due_at(until);
   }
 }
 
@@ -269,7 +210,7 @@ void Protocol::on_silent(int rank) {
 /// Ends receives that wait for a rank that has left, or for any when all that could send have.
 void Protocol::receive_nothing_from(int rank) {
   const auto is_silent = [&](int other) { return silent_.count(other) > 0; };
-  const auto in_vain = [&](const Message& receive) {
+  const auto is_hopeless = [&](const Message& receive) {
     if (receive.peer != rank) return false;
     if (rank != kAny) return is_silent(rank);
     if (receive.members != nullptr) {
@@ -281,11 +222,11 @@ void Protocol::receive_nothing_from(int rank) {
   };
   std::vector<Message*> lost;
   for (Message* receive : matching_.posted()) {
-    if (in_vain(*receive)) lost.push_back(receive);
+    if (is_hopeless(*receive)) lost.push_back(receive);
   }
   for (Message* receive : lost) {
     matching_.remove(*receive);
-    end(*receive, has_left(*receive));
+    open_.end(*receive, has_departed(*receive));
   }
 }
 
@@ -296,17 +237,18 @@ void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, s
   case FrameKind::announced:
     return on_announced(source, frame);
   case FrameKind::part:
-    return on_part(source, frame, data, bytes);
+    return receiving_.on_part(source, frame, data, bytes);
   case FrameKind::withdrawn:
-    return on_withdrawn(source, frame.id);
+    if (!matching_.remove(source, frame.id)) receiving_.on_withdrawn(source, frame.id);
+    return;
   case FrameKind::wanted:
-    return on_wanted(source, frame.id);
+    return sending_.on_wanted(source, frame.id);
   case FrameKind::helped:
-    return on_helped(source, frame.id, frame.permit);
+    return sending_.on_helped(source, frame.id, frame.permit);
   case FrameKind::taken:
-    return on_taken(source, frame.id);
+    return sending_.on_taken(source, frame.id);
   case FrameKind::refused:
-    return on_refused(source, frame);
+    return sending_.on_refused(source, frame);
   }
   throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame of kind " +
                                         std::to_string(static_cast<unsigned>(frame.kind)) + ", which does not exist");
@@ -346,21 +288,21 @@ bool Protocol::fits(Message& receive, int source, const Frame& frame) {
   refusal.dtype = receive.dtype;
   if (frame.dtype != receive.dtype) {
     refusal.refusal = Refusal::other_type;
-    end(receive, other_type(receive, source, frame.tag, frame.dtype));
+    open_.end(receive, other_type(receive, source, frame.tag, frame.dtype));
   } else if (frame.bytes > receive.bytes) {
     refusal.refusal = Refusal::too_long;
-    end(receive, too_long(receive, source, frame.tag, frame.bytes));
+    open_.end(receive, too_long(receive, source, frame.tag, frame.bytes));
   } else {
     return true;
   }
-  if (frame.kind == FrameKind::announced && source != rank_) answer(source, refusal);
+  if (frame.kind == FrameKind::announced && source != rank_) sending_.answer(source, refusal);
   return false;
 }
 
 void Protocol::take_whole(Message& receive, int source, const Frame& frame, const std::byte* data) {
   if (!fits(receive, source, frame)) return;
   copy_bytes(receive.data, data, frame.bytes);
-  end(receive);
+  open_.end(receive);
 }
 
 /// Of a send to oneself that is still open.
@@ -372,123 +314,26 @@ void Protocol::take_own(Message& receive, Message& send, const Frame& frame) {
     send.partner = &receive;
     return;
   }
-  end(send, frame.dtype != receive.dtype ? other_type_there(send, receive.dtype) : too_long_for(send, receive.bytes));
+  open_.end(send,
+            frame.dtype != receive.dtype ? other_type_there(send, receive.dtype) : too_long_for(send, receive.bytes));
 }
 
 void Protocol::copy_own(Message& receive, Message& send) {
   receive.partner = send.partner = nullptr;
   if (send.bytes > 0) std::memmove(receive.data, send.data, send.bytes);  // a program may give the same memory
-  end(receive);
-  end(send);
+  open_.end(receive);
+  open_.end(send);
 }
 
 void Protocol::accept(Message& receive, int source, const Frame& frame) {
-  if (!fits(receive, source, frame)) return;
-  receive.state = Message::State::moving;
-  receive.permit = frame.permit;
-  receive.address = frame.address;
-  if (frame.permit != 0) return begin_reading(receive);
-  incoming_[{source, frame.id}] = &receive;
-  answer(source, FrameKind::wanted, frame.id);
-}
-
-void Protocol::on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
-  const auto found = incoming_.find({source, frame.id});
-  if (found == incoming_.end()) return;
-  Message& receive = *found->second;
-  if (frame.bytes != receive.moved || bytes > receive.received_bytes - receive.moved) {
-    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent " + std::to_string(bytes) +
-                                          " bytes from " + std::to_string(frame.bytes) + " on where those from " +
-                                          std::to_string(receive.moved) + " to " +
-                                          std::to_string(receive.received_bytes) + " were due");
-  }
-  copy_bytes(receive.data + receive.moved, data, bytes);
-  receive.moved += bytes;
-  if (receive.moved < receive.received_bytes) return;
-  incoming_.erase(found);
-  end(receive);
-}
-
-void Protocol::on_withdrawn(int source, std::uint64_t id) {
-  if (matching_.remove(source, id)) return;
-  const auto found = incoming_.find({source, id});
-  Message* receive = nullptr;
-  if (found != incoming_.end()) {
-    receive = found->second;
-    incoming_.erase(found);
-  } else {
-    const auto reads = std::find_if(reading_.begin(), reading_.end(),
-                                    [&](const Message* one) { return one->source == source && one->id == id; });
-    if (reads == reading_.end()) return;
-    receive = *reads;
-    reading_.erase(reads);
-    end_reading(*receive);
-  }
-  end(*receive, given_up_there(*receive));
-}
-
-/// The send that a receiver's answer is about; null: it is no more.
-Message* Protocol::find_answered(int source, std::uint64_t id) {
-  const auto found = announced_.find(id);
-  if (found == announced_.end()) return nullptr;
-  if (found->second->peer == source) return found->second;
-  throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " answered a message that was sent to rank " +
-                                        std::to_string(found->second->peer));
-}
-
-void Protocol::on_wanted(int source, std::uint64_t id) {
-  Message* const send = find_answered(source, id);
-  if (send == nullptr || send->state != Message::State::announced) return;
-  end_permit(*send);  // the peer could not read
-  send->state = Message::State::moving;
-  if (send->there > 0) add_wanted(*send);  // else `provide` does
-}
-
-void Protocol::on_helped(int source, std::uint64_t id, Channels::Ticket ticket) {
-  Message* const send = find_answered(source, id);
-  if (send == nullptr || send->permit == 0 || send->ticket != 0 || ticket == 0) return;
-  send->ticket = ticket;
-  helping_.push_back(send);
-}
-
-void Protocol::on_taken(int source, std::uint64_t id) {
-  Message* const send = find_answered(source, id);
-  if (send == nullptr) return;
-  if (send->permit == 0) {
-    throw Error(ErrorCode::transport,
-                "rank " + std::to_string(source) + " says that it has read a message that it may not read");
-  }
-  announced_.erase(id);
-  end_permit(*send);
-  end(*send);
-}
-
-void Protocol::on_refused(int source, const Frame& frame) {
-  Message* const found = find_answered(source, frame.id);
-  if (found == nullptr) return;
-  Message& send = *found;
-  announced_.erase(frame.id);
-  end_permit(send);
-  erase_one(outgoing(send.peer).wanted, &send);
-  switch (frame.refusal) {
-  case Refusal::too_long:
-    return end(send, too_long_for(send, frame.bytes));
-  case Refusal::other_type:
-    return end(send, other_type_there(send, std::min(frame.dtype, core::kLastDType)));
-  case Refusal::set_gone:
-    return end(send, set_gone_there(send));
-  case Refusal::none:
-  case Refusal::given_up:
-    break;
-  }
-  end(send, given_up_there(send));
+  if (fits(receive, source, frame)) receiving_.begin(receive, frame);
 }
 
 bool Protocol::progress() {
   try {
     bool moved = channels_.take(*this);
-    moved |= flush();
-    moved |= read() || help();  // what is this rank's own first
+    moved |= sending_.flush();
+    moved |= receiving_.read() || sending_.help();  // what is this rank's own first
     return moved;
   } catch (const std::bad_alloc&) {  // what has come is lost
     throw Error(ErrorCode::transport, "there is no memory left for messages");
@@ -497,39 +342,18 @@ bool Protocol::progress() {
 
 // ---------------------------------------------------------------- deadlines
 
-void Protocol::note_wait() noexcept {
-  const auto before = [](const Message* a, const Message* b) { return a->begun < b->begun; };
-  const auto oldest = std::min_element(open_.begin(), open_.end(), before);
-  if (oldest != open_.end()) note_wait((*oldest)->peer == kAny ? Channels::kNobody : (*oldest)->peer);
-}
-
-void Protocol::note_wait(int rank) noexcept {
-  if (rank != noted_) channels_.note_wait(noted_ = rank);
-}
-
-/// The ranks that wait for each other, this one first; none where they do not, or this one cannot see it.
-std::vector<int> Protocol::cycle() const {
-  std::vector<int> ranks{rank_};
-  for (int rank = channels_.wait_of(rank_); rank != Channels::kNobody; rank = channels_.wait_of(rank)) {
-    if (rank == rank_) return ranks.size() > 1 ? ranks : std::vector<int>{};
-    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) break;
-    ranks.push_back(rank);
-  }
-  return {};
-}
-
 void Protocol::expire(base::Time now) {
-  if (now < next_due_) return;
-  note_wait();
-  next_due_ = base::Time::max();
-  for (const auto& [rank, until] : left_) {
+  if (now < open_.next_due()) return;
+  open_.note_wait();
+  open_.forget_due();
+  for (const auto& [rank, until] : departed_) {
     if (now >= until) {
       on_silent(rank);
     } else {
-      next_due_ = std::min(next_due_, until);
+      open_.due_at(until);
     }
   }
-  const std::vector<int> waiting = cycle();
+  const std::vector<int> waiting = open_.cycle(rank_);
   const auto cycle_of = [&waiting](const Message& message) {
     const bool is_in_it = waiting.size() > 1 && waiting[1] == message.peer;
     return is_in_it ? waiting : std::vector<int>{};
@@ -544,7 +368,7 @@ void Protocol::expire(base::Time now) {
       warnings_.push_back(waits_long(*message, cycle_of(*message)));
       message->warn_at = base::Time::max();
     }
-    note_deadline(*message);
+    open_.note_deadline(*message);
   }
   for (Message* message : overdue) give_up(*message, expired(*message, cycle_of(*message)));
 }

@@ -12,16 +12,17 @@ Record read_record(const Ring& ring, std::uint64_t position, int source) {
   const std::uint64_t word = ring.word(position).load(std::memory_order_seq_cst);
   Record record;
   if (word == 0) return record;
-  const std::size_t left = Ring::kBytes - position % Ring::kBytes;
+  const std::size_t remaining = Ring::kBytes - position % Ring::kBytes;
   record.is_filler = (word & kFiller) != 0;
   record.bytes = static_cast<std::uint32_t>(word);
   record.data_bytes = (word & ~kFiller) >> kLengthBits;
   if (record.is_filler) {
-    if (record.bytes == left && record.data_bytes == 0) return record;
+    if (record.bytes == remaining && record.data_bytes == 0) return record;
     throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " left out " + std::to_string(record.bytes) +
-                                          " bytes of a ring of which " + std::to_string(left) + " are left");
+                                          " bytes of a ring of which " + std::to_string(remaining) + " are left");
   }
-  if (record.data_bytes > Ring::kPartBytes || record.bytes != record_bytes(record.data_bytes) || record.bytes > left) {
+  if (record.data_bytes > Ring::kPartBytes || record.bytes != record_bytes(record.data_bytes) ||
+      record.bytes > remaining) {
     throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " wrote a record of " +
                                           std::to_string(record.bytes) + " bytes for " +
                                           std::to_string(record.data_bytes) + " bytes of data");

@@ -62,8 +62,8 @@ constexpr std::uint64_t filler_word(std::size_t bytes) noexcept { return kFiller
 
 /// The filler that must precede a record of so many bytes at a position; 0: none.
 constexpr std::size_t filler_before(std::uint64_t position, std::size_t record) noexcept {
-  const std::size_t left = Ring::kBytes - position % Ring::kBytes;
-  return record > left ? left : 0;
+  const std::size_t remaining = Ring::kBytes - position % Ring::kBytes;
+  return record > remaining ? remaining : 0;
 }
 
 /// What a reader finds at a position.

@@ -119,7 +119,7 @@ Status expired(const Message& message, const std::vector<int>& cycle) {
   return failed(ErrorCode::expired, message, cycle.empty() ? why : why + cycle_text(message, cycle));
 }
 
-Status has_left(const Message& message) {
+Status has_departed(const Message& message) {
   const int rank = message.source == kAny ? message.peer : message.source;
   return failed(ErrorCode::rank_lost, message,
                 rank == kAny ? "all other ranks have left the job" : rank_of(message, rank) + " has left the job");

@@ -31,7 +31,7 @@ std::string waits_long(const Message& message, const std::vector<int>& cycle);
 /// Its deadline has passed. `cycle`: ranks of the world that wait for each other, this one first, or none.
 Status expired(const Message& message, const std::vector<int>& cycle);
 /// The rank that it needs has left the job, or all have that it could come from.
-Status has_left(const Message& message);
+Status has_departed(const Message& message);
 
 /// What ends the job: that rank hung while it wrote into this one's memory.
 Status hangs_while_it_writes(int rank);

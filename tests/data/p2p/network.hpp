@@ -133,7 +133,7 @@ class Network {
       return joints_[next_].open(to, bytes) * 2 + std::exchange(next_, 1 - next_);
     }
     [[nodiscard]] Piece take_piece(int source, Ticket ticket) override {
-      if (network_.stopped_.count(source) > 0) return {Piece::State::left, 0, 0};
+      if (network_.stopped_.count(source) > 0) return {Piece::State::abandoned, 0, 0};
       if (network_.misplaces_pieces) return {Piece::State::due, 200000, 1};
       const transport::JointCopy::Piece piece = joints_[ticket % 2].take();
       if (piece.bytes == 0) return {};

@@ -366,7 +366,7 @@ TEST(NodeChannels, WhatASenderWasStoppedInIsReadAlone) {
     const Channels::Piece waits = node[1].take_piece(0, ticket);
     EXPECT_EQ(waits.state, PieceState::written) << "it may be slow";
     while (base::now() < waits.look_again) std::this_thread::yield();
-    EXPECT_EQ(node[1].take_piece(0, ticket).state, PieceState::left);
+    EXPECT_EQ(node[1].take_piece(0, ticket).state, PieceState::abandoned);
     node[1].close_joint(0, ticket);
   };
   EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::none);

@@ -85,7 +85,7 @@ TEST(Protocol, AShortSendThatCannotBeDoneAtOnceIsNotBegun) {
   EXPECT_FALSE(network[0].try_send(letter(14, 1)->message)) << "another one is before it";
   network.settle();
   EXPECT_TRUE(network[0].try_send(letter(15, 1)->message));
-  EXPECT_EQ(network[0].counters().sent, 4U);
+  EXPECT_EQ(network[0].open().counters().sent, 4U);
   EXPECT_FALSE(network[0].is_busy());
   network.settle();
   for (const std::uint64_t bytes : {11, 13, 15}) {
@@ -129,7 +129,7 @@ TEST(Protocol, GivesUpNothingThatHasNotBegun) {
   network[1].start(open.message);
   network[1].give_up(fresh.message, Status(ErrorCode::out_of_memory, "not this one"));
   EXPECT_FALSE(fresh.message.done() || open.message.done());
-  EXPECT_EQ(network[1].open().size(), 1U);
+  EXPECT_EQ(network[1].open().all().size(), 1U);
 }
 
 /// Short messages of 100 bytes, which nobody asks for.
@@ -223,7 +223,7 @@ TEST(Protocol, ARankThatHasLeftIsHeardToItsEnd) {
   network[0].start(other.message);
   Flood flood(network, 1, 0);
   ASSERT_EQ(flood.send(12), 12U);
-  network[0].on_left(1, base::Time::min());
+  network[0].on_departed(1, base::Time::min());
   EXPECT_EQ(network.under_way(), 0U);
 }
 
@@ -631,8 +631,8 @@ TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
     network[rank].start(send);
   }
   network.settle();
-  for (int rank = 0; rank < 3; ++rank) network[rank].note_wait();
-  EXPECT_EQ(network[0].next_due(), sends[0]->message.deadline);
+  for (int rank = 0; rank < 3; ++rank) network[rank].open().note_wait();
+  EXPECT_EQ(network[0].open().next_due(), sends[0]->message.deadline);
   network[0].expire(begun + std::chrono::milliseconds(199));
   EXPECT_FALSE(sends[0]->message.done());
   network[0].expire(begun + std::chrono::milliseconds(200));
@@ -642,7 +642,7 @@ TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
       "send of 100000 elements of uint8 to rank 1 with tag 0: rank 1 has not received it within 0.2 s. Ranks of the "
       "world wait for each other: rank 0 for rank 1, rank 1 for rank 2, rank 2 for rank 0; let one of them receive "
       "first, or use sendrecv or send_async");
-  EXPECT_EQ(network[0].next_due(), base::Time::max());
+  EXPECT_EQ(network[0].open().next_due(), base::Time::max());
 
   Letter receive(kReceive, kAny, 3, 4);
   receive.message.patience = std::chrono::seconds(2);
@@ -663,7 +663,7 @@ TEST(Protocol, AMessageThatWaitsLongIsWarnedOfOnce) {
     letter->message.deadline = begun + std::chrono::seconds(10);
     network[0].start(letter->message);
   }
-  EXPECT_EQ(network[0].next_due(), begun + std::chrono::seconds(2));
+  EXPECT_EQ(network[0].open().next_due(), begun + std::chrono::seconds(2));
   network[0].expire(begun + std::chrono::milliseconds(1999));
   EXPECT_EQ(network[0].warnings(), std::vector<std::string>{});
   network[0].expire(begun + std::chrono::milliseconds(2001));
@@ -677,14 +677,14 @@ TEST(Protocol, AMessageThatWaitsLongIsWarnedOfOnce) {
   EXPECT_EQ(network[0].warnings(), wanted);
   network[0].expire(begun + std::chrono::seconds(5));
   EXPECT_EQ(network[0].warnings(), wanted);
-  EXPECT_EQ(network[0].next_due(), begun + std::chrono::seconds(10));
+  EXPECT_EQ(network[0].open().next_due(), begun + std::chrono::seconds(10));
 }
 
 TEST(Protocol, WhoWaitsNoMoreIsInNoCycle) {
   Network network({});
   Letter first(kReceive, 1, 0, 4), answer(kSend, 0, 0, 4), second(kReceive, 0, 0, 4);
   network[0].start(first.message);
-  network[0].note_wait();
+  network[0].open().note_wait();
   network[1].start(answer.message);
   network.settle();
   ASSERT_TRUE(first.message.done());
@@ -727,7 +727,7 @@ TEST(Protocol, ARingOfReceivesIsNamedWithWhatToDo) {
     receive.warn_at = begun + std::chrono::milliseconds(100);
     network[rank].start(receive);
   }
-  for (int rank = 0; rank < 3; ++rank) network[rank].note_wait();
+  for (int rank = 0; rank < 3; ++rank) network[rank].open().note_wait();
   network[2].expire(begun + std::chrono::milliseconds(100));
   EXPECT_EQ(network[2].warnings(),
             std::vector<std::string>{
@@ -753,7 +753,7 @@ TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
     network[0].start(any.message);
     network[0].start(to_left.message);
     network[1].start(early.message);
-    network[0].on_left(1, until);
+    network[0].on_departed(1, until);
     network.settle();
     EXPECT_TRUE(from_left.message.done() && from_left.message.status.ok()) << "what it has sent still comes";
     network[0].expire(base::now());
@@ -766,7 +766,7 @@ TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
     Letter late(kReceive, 1, 7, 4);
     network[0].start(late.message);
     EXPECT_EQ(late.message.status.code(), ErrorCode::rank_lost);
-    network[0].on_left(2, until);
+    network[0].on_departed(2, until);
     network[0].expire(base::now());
     EXPECT_EQ(any.message.status.message(),
               "recv of up to 4 elements of uint8 from any rank with tag 8: all other ranks have left the job");
@@ -779,8 +779,8 @@ TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
   Letter any(kReceive, kAny, 7, 4), to_itself(kSend, 0, 8, 99999), from_itself(kReceive, 0, 8, 99999);
   network[0].start(any.message);
   network[0].start(to_itself.message);
-  network[0].on_left(0, base::Time::min());
-  network[0].on_left(1, base::Time::min());
+  network[0].on_departed(0, base::Time::min());
+  network[0].on_departed(1, base::Time::min());
   EXPECT_FALSE(any.message.done() || to_itself.message.done());
   Letter late(kReceive, kAny, 7, 4);
   network[0].start(late.message);
@@ -794,7 +794,7 @@ TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
   }
   Letter last(kReceive, kAny, 7, 4);
   network[0].start(last.message);
-  network[0].on_left(2, base::Time::min());
+  network[0].on_departed(2, base::Time::min());
   EXPECT_EQ(last.message.status.message(),
             "recv of up to 4 elements of uint8 from any rank with tag 7: all other ranks have left the job");
 }
@@ -822,7 +822,7 @@ TEST(Protocol, WhoLeavesMayHaveTakenAMessageJustBefore) {
   network.step(1);
   ASSERT_TRUE(receive.message.done());
   ASSERT_FALSE(send.message.done());
-  network[0].on_left(1, base::Time::min());
+  network[0].on_departed(1, base::Time::min());
   EXPECT_TRUE(send.message.done() && send.message.status.ok()) << send.message.status.message();
 }
 
@@ -834,7 +834,7 @@ TEST(Protocol, WhoHasLeftIsAskedForNothingMore) {
   network[0].start(send.message);
   network.step(1);
   ASSERT_EQ(receive.message.state, Message::State::moving);
-  network[1].on_left(0, base::Time::min());
+  network[1].on_departed(0, base::Time::min());
   EXPECT_EQ(receive.message.status.message(),
             "recv of up to 50000 elements of uint8 from any rank with any tag: rank 0 has left the job");
   EXPECT_FALSE(network[1].is_busy());
@@ -897,7 +897,7 @@ TEST_P(Every, ASenderThatEndsWithTheJobIsNoReason) {
         EXPECT_EQ(std::count(receive.memory.begin(), receive.memory.end(), std::byte{0x5A}), 50000);
         continue;
       }
-      if (leaves) network[1].on_left(0, base::Time::min());
+      if (leaves) network[1].on_departed(0, base::Time::min());
       if (!receive.message.done()) network[1].close(Status(ErrorCode::rank_lost, "rank 2 died"));
       EXPECT_EQ(receive.message.status.code(), ErrorCode::rank_lost);
       EXPECT_EQ(network.permits(), 0U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/leader.hpp"
+#include "control/leader.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,20 +10,19 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine.hpp"
 #include "tests/support/lone_link.hpp"
 
-namespace kolo::engine {
+namespace kolo::control {
 namespace {
 
 /// The root's channel to one child node, whose words the test puts into it.
-class ScriptedChannel : public control::ControlChannel {
+class ScriptedChannel : public ControlChannel {
  public:
   [[nodiscard]] std::optional<int> parent() const noexcept override { return std::nullopt; }
   [[nodiscard]] const std::vector<int>& children() const noexcept override { return children_; }
   [[nodiscard]] std::vector<int> descriptors() const override { return {}; }
   void attach(base::Poller&, std::uint64_t) override {}
-  void send(int, control::ByteView frame) override { sent.emplace_back(frame.begin(), frame.end()); }
+  void send(int, ByteView frame) override { sent.emplace_back(frame.begin(), frame.end()); }
   void service(Handler& handler) override {
     for (const auto& deliver : std::exchange(incoming, {})) deliver(handler);
   }
@@ -31,27 +30,27 @@ class ScriptedChannel : public control::ControlChannel {
   void expect_close() noexcept override {}
 
   std::vector<std::function<void(Handler&)>> incoming;
-  std::vector<control::Bytes> sent;
+  std::vector<Bytes> sent;
 
  private:
   const std::vector<int> children_{1};
 };
 
-control::Bytes framed(const control::Bytes& bytes) {
-  control::Bytes frame(sizeof(std::uint32_t) + bytes.size());
+Bytes framed(const Bytes& bytes) {
+  Bytes frame(sizeof(std::uint32_t) + bytes.size());
   const auto length = static_cast<std::uint32_t>(bytes.size());
   std::memcpy(frame.data(), &length, sizeof length);
   std::memcpy(frame.data() + sizeof length, bytes.data(), bytes.size());
   return frame;
 }
-control::Bytes frame_of(const control::UpMessage& message) {
-  control::Bytes bytes;
-  control::encode(message, bytes);
+Bytes frame_of(const UpMessage& message) {
+  Bytes bytes;
+  encode(message, bytes);
   return framed(bytes);
 }
-control::Bytes frame_of(const control::LogEntry& entry) {
-  control::Bytes bytes;
-  control::encode(entry, bytes);
+Bytes frame_of(const LogEntry& entry) {
+  Bytes bytes;
+  encode(entry, bytes);
   return framed(bytes);
 }
 
@@ -60,42 +59,38 @@ class LeaderOfTwoNodes : public ::testing::Test {
   base::Settings settings_;
   core::Topology topology_ = core::make_topology(0, {0, 1}, 0);
   kolo::testing::LoneLink link_{board_shape(settings_, 1).bytes()};
-  control::Board board_{link_.memory(), board_shape(settings_, 1), 0};
+  Board board_{link_.memory(), board_shape(settings_, 1), 0};
   ScriptedChannel channel_;
-  base::Logger logger_{LogLevel::off};
-  Errands errands_{logger_};
-  Leader leader_{topology_, settings_, board_, link_, &channel_, errands_};
+  Leader leader_{topology_, settings_, board_, [this](int rank) { link_.wake(rank); }, &channel_, [](std::string) {}};
 };
 
 TEST_F(LeaderOfTwoNodes, WhatWasHeardIsOwedUntilItHasBeenPassedOn) {
   EXPECT_FALSE(leader_.has_news());
-  const control::Bytes frame = frame_of(control::Left{1});
-  channel_.incoming.push_back(
-      [&](auto& handler) { handler.on_frame(1, control::ByteView(frame.data(), frame.size())); });
+  const Bytes frame = frame_of(Departed{1});
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   EXPECT_TRUE(leader_.service_sockets());
   EXPECT_TRUE(leader_.has_news());  // a driver that sleeps now would leave it there
   EXPECT_TRUE(channel_.sent.empty());
   EXPECT_TRUE(leader_.step(base::now()));
   EXPECT_FALSE(leader_.has_news());
   EXPECT_FALSE(channel_.sent.empty());  // the root has told all that rank 1 has left
-  control::Bytes entry;
+  Bytes entry;
   ASSERT_TRUE(board_.next_log_entry(entry));
-  const control::LogEntry read = control::decode_log(control::ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<control::RankLeft>(read));
-  EXPECT_EQ(std::get<control::RankLeft>(read).rank, 1);
+  const LogEntry read = decode_log(ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<RankDeparted>(read));
+  EXPECT_EQ(std::get<RankDeparted>(read).rank, 1);
 }
 
 /// A message that the sequencer refuses ends in a fatal error, and does not stand in the way of the words that say so.
 TEST_F(LeaderOfTwoNodes, WhatIsRefusedIsNotPassedAgain) {
   board_.publish_quietly(core::kCompleted, {0, 1});  // no batch was appended
-  const control::Bytes frame = frame_of(control::Counted{core::kCompleted, {0, 1}});
-  channel_.incoming.push_back(
-      [&](auto& handler) { handler.on_frame(1, control::ByteView(frame.data(), frame.size())); });
+  const Bytes frame = frame_of(Counted{core::kCompleted, {0, 1}});
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
   EXPECT_THROW(for (int step = 0; step < 3; ++step) leader_.step(base::now()), Error);
-  control::Bytes message;
-  control::encode(control::RankLost{0, ErrorCode::transport, "a control message is not valid"}, message);
-  ASSERT_TRUE(board_.post(control::ByteView(message.data(), message.size())));
+  Bytes message;
+  encode(RankLost{0, ErrorCode::transport, "a control message is not valid"}, message);
+  ASSERT_TRUE(board_.post(ByteView(message.data(), message.size())));
   for (int step = 0; step < 3 && !leader_.ended(); ++step) leader_.step(base::now());
   EXPECT_TRUE(leader_.ended());
 }
@@ -106,21 +101,20 @@ TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
   EXPECT_TRUE(leader_.has_news());
   leader_.step(base::now());
   EXPECT_TRUE(leader_.ended());
-  control::Bytes entry;
+  Bytes entry;
   ASSERT_TRUE(board_.next_log_entry(entry));
-  const control::LogEntry read = control::decode_log(control::ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<control::Faulted>(read));
-  EXPECT_EQ(std::get<control::Faulted>(read).rank, 1);
-  EXPECT_EQ(std::get<control::Faulted>(read).code, ErrorCode::rank_lost);
+  const LogEntry read = decode_log(ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<Faulted>(read));
+  EXPECT_EQ(std::get<Faulted>(read).rank, 1);
+  EXPECT_EQ(std::get<Faulted>(read).code, ErrorCode::rank_lost);
 }
 
 TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
-  const control::Bytes frame = frame_of(control::Left{1});
-  channel_.incoming.push_back(
-      [&](auto& handler) { handler.on_frame(1, control::ByteView(frame.data(), frame.size())); });
+  const Bytes frame = frame_of(Departed{1});
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
   leader_.step(base::now());
-  control::Bytes entry;
+  Bytes entry;
   ASSERT_TRUE(board_.next_log_entry(entry));
   channel_.incoming.push_back([](auto& handler) { handler.on_lost(1, "connection closed"); });
   leader_.service_sockets();
@@ -129,12 +123,11 @@ TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
   EXPECT_FALSE(board_.next_log_entry(entry));
 }
 
-control::Bytes empty_message() { return control::Bytes(sizeof(std::uint32_t)); }
+Bytes empty_message() { return Bytes(sizeof(std::uint32_t)); }
 
 TEST_F(LeaderOfTwoNodes, SaysThatItRunsWhenItIsAsked) {
-  const control::Bytes frame = empty_message();
-  channel_.incoming.push_back(
-      [&](auto& handler) { handler.on_frame(1, control::ByteView(frame.data(), frame.size())); });
+  const Bytes frame = empty_message();
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
   ASSERT_EQ(channel_.sent.size(), 1U);
   EXPECT_EQ(channel_.sent[0], empty_message());
@@ -151,12 +144,12 @@ struct ChannelUp final : ScriptedChannel {
 class LeaderBelow : public LeaderOfTwoNodes {
  protected:
   void SetUp() override {
-    const control::UpMessage message = control::Overdue{1, 0, "x", 1, 600, true, false};
-    control::Bytes bytes;
-    control::encode(message, bytes);
-    ASSERT_TRUE(board_below_.post(control::ByteView(bytes.data(), bytes.size())));
+    const UpMessage message = Overdue{1, 0, "x", 1, 600, true, false};
+    Bytes bytes;
+    encode(message, bytes);
+    ASSERT_TRUE(board_below_.post(ByteView(bytes.data(), bytes.size())));
     below_.step(now_);
-    control::Bytes wanted = frame_of(message);
+    Bytes wanted = frame_of(message);
     for (const std::byte b : empty_message()) wanted.push_back(b);
     ASSERT_EQ(up_.sent.size(), 1U);
     EXPECT_EQ(up_.sent[0], wanted);
@@ -166,9 +159,10 @@ class LeaderBelow : public LeaderOfTwoNodes {
   const base::Time now_ = base::now();
   core::Topology topology_below_ = core::make_topology(1, {0, 1}, 0);
   kolo::testing::LoneLink link_below_{board_shape(settings_, 1).bytes()};
-  control::Board board_below_{link_below_.memory(), board_shape(settings_, 1), 0};
+  Board board_below_{link_below_.memory(), board_shape(settings_, 1), 0};
   ChannelUp up_;
-  Leader below_{topology_below_, settings_, board_below_, link_below_, &up_, errands_};
+  Leader below_{topology_below_,   settings_, board_below_, [this](int rank) { link_below_.wake(rank); }, &up_,
+                [](std::string) {}};
 };
 
 TEST_F(LeaderBelow, NamesTheLeaderAboveThatDoesNotAnswer) {
@@ -176,25 +170,25 @@ TEST_F(LeaderBelow, NamesTheLeaderAboveThatDoesNotAnswer) {
   EXPECT_FALSE(below_.ended());
   below_.step(now_ + std::chrono::milliseconds(2500));
   EXPECT_TRUE(below_.ended());
-  control::Bytes entry;
+  Bytes entry;
   ASSERT_TRUE(board_below_.next_log_entry(entry));
-  const control::LogEntry read = control::decode_log(control::ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<control::Faulted>(read));
-  EXPECT_EQ(std::get<control::Faulted>(read).rank, 0);
-  EXPECT_EQ(std::get<control::Faulted>(read).code, ErrorCode::timeout);
-  EXPECT_EQ(std::get<control::Faulted>(read).message,
+  const LogEntry read = decode_log(ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<Faulted>(read));
+  EXPECT_EQ(std::get<Faulted>(read).rank, 0);
+  EXPECT_EQ(std::get<Faulted>(read).code, ErrorCode::timeout);
+  EXPECT_EQ(std::get<Faulted>(read).message,
             "tensor \"x\" has not completed within 603 s: rank 0 does not answer; its process is stopped, or kept from "
             "running. The contents of the buffers in flight are undefined.");
 }
 
 TEST_F(LeaderBelow, GoesOnWhenTheLeaderAboveAnswers) {
-  const control::Bytes frame = empty_message();
-  up_.incoming.push_back([&](auto& handler) { handler.on_frame(0, control::ByteView(frame.data(), frame.size())); });
+  const Bytes frame = empty_message();
+  up_.incoming.push_back([&](auto& handler) { handler.on_frame(0, ByteView(frame.data(), frame.size())); });
   below_.service_sockets();
   EXPECT_EQ(below_.next_deadline(), base::Time::max());
   below_.step(now_ + std::chrono::seconds(10));
   EXPECT_FALSE(below_.ended());
-  control::Bytes entry;
+  Bytes entry;
   EXPECT_FALSE(board_below_.next_log_entry(entry));
 }
 
@@ -203,17 +197,17 @@ class LeaderOfAGroup : public ::testing::Test {
  protected:
   static constexpr core::SetId kGroup = 1;
 
-  void SetUp() override { hear(control::SetAdded{kGroup, core::kFirstRow, 0, {1, 2}, ""}); }
-  void hear(const control::LogEntry& entry) {
-    const control::Bytes frame = frame_of(entry);
-    up_.incoming.push_back([&](auto& handler) { handler.on_frame(0, control::ByteView(frame.data(), frame.size())); });
+  void SetUp() override { hear(SetAdded{kGroup, core::kFirstRow, 0, {1, 2}, ""}); }
+  void hear(const LogEntry& entry) {
+    const Bytes frame = frame_of(entry);
+    up_.incoming.push_back([&](auto& handler) { handler.on_frame(0, ByteView(frame.data(), frame.size())); });
     leader_.service_sockets();
     leader_.step(base::now());
     leader_.wake_ranks();
   }
   /// Whether that rank sleeps, and is rung for this entry.
-  bool wakes(int rank, const control::LogEntry& entry) {
-    control::Board sleeper(link_.memory(), shape_, rank - 1);
+  bool wakes(int rank, const LogEntry& entry) {
+    Board sleeper(link_.memory(), shape_, rank - 1);
     sleeper.announce_sleep();
     const std::uint64_t before = leader_.counters().wakeups;
     hear(entry);
@@ -224,48 +218,46 @@ class LeaderOfAGroup : public ::testing::Test {
 
   base::Settings settings_;
   core::Topology topology_ = core::make_topology(1, {0, 1, 1, 1}, 0);
-  control::BoardShape shape_ = board_shape(settings_, 3);
+  BoardShape shape_ = board_shape(settings_, 3);
   kolo::testing::LoneLink link_{shape_.bytes()};
-  control::Board board_{link_.memory(), shape_, 0};
+  Board board_{link_.memory(), shape_, 0};
   ChannelUp up_;
-  base::Logger logger_{LogLevel::off};
-  Errands errands_{logger_};
-  Leader leader_{topology_, settings_, board_, link_, &up_, errands_};
+  Leader leader_{topology_, settings_, board_, [this](int rank) { link_.wake(rank); }, &up_, [](std::string) {}};
 };
 
 TEST_F(LeaderOfAGroup, WakesTheMembersAlone) {
   constexpr std::uint32_t kPlan = 7;
   constexpr core::TensorId kId = core::kReservedIds;
-  const std::vector<control::LogEntry> entries{
-      control::BatchAppended{kGroup, {kId}},
-      control::PlanDefined{kPlan, kGroup, {{kId}}},
-      control::PlannedBatch{kPlan, 0},
-      control::SequenceAppended{kGroup, 3},
-      control::SequenceFailed{kGroup, 4, ErrorCode::mismatch, "ranks disagree"},
-      control::SequenceEnded{kGroup, 4, ErrorCode::rank_lost, "rank 0 has left"},
+  const std::vector<LogEntry> entries{
+      BatchAppended{kGroup, {kId}},
+      PlanDefined{kPlan, kGroup, {{kId}}},
+      PlannedBatch{kPlan, 0},
+      SequenceAppended{kGroup, 3},
+      SequenceFailed{kGroup, 4, ErrorCode::mismatch, "ranks disagree"},
+      SequenceEnded{kGroup, 4, ErrorCode::rank_lost, "rank 0 has left"},
   };
-  for (const control::LogEntry& entry : entries) {
+  for (const LogEntry& entry : entries) {
     EXPECT_TRUE(wakes(2, entry)) << entry.index();
     EXPECT_FALSE(wakes(3, entry)) << entry.index();
   }
-  EXPECT_TRUE(wakes(2, control::RankLeft{0}));
-  EXPECT_TRUE(wakes(3, control::RankLeft{3})) << "that is for all";
+  EXPECT_TRUE(wakes(2, RankDeparted{0}));
+  EXPECT_TRUE(wakes(3, RankDeparted{3})) << "that is for all";
 }
 
 TEST_F(LeaderOfAGroup, NamesTheLeaderAboveThatDoesNotAnswerForAGroupThatIsMade) {
-  const control::UpMessage question = control::Overdue{1, 0, "next", 1, 600, true, false, {1, 2}};
-  control::Bytes bytes;
-  control::encode(question, bytes);
-  ASSERT_TRUE(board_.post(control::ByteView(bytes.data(), bytes.size())));
+  const UpMessage question = Overdue{1, 0, "next", 1, 600, true, false, {1, 2}};
+  Bytes bytes;
+  encode(question, bytes);
+  ASSERT_TRUE(board_.post(ByteView(bytes.data(), bytes.size())));
   const base::Time now = base::now();
   leader_.step(now);
   leader_.step(now + std::chrono::milliseconds(2500));
-  control::LogEntry last;
-  for (control::Bytes entry; board_.next_log_entry(entry);) {
-    last = control::decode_log(control::ByteView(entry.data(), entry.size()));
+  LogEntry last;
+  for (Bytes entry; board_.next_log_entry(entry);) {
+    last = decode_log(ByteView(entry.data(), entry.size()));
   }
-  ASSERT_TRUE(std::holds_alternative<control::Faulted>(last));
-  EXPECT_EQ(std::get<control::Faulted>(last).message,
+  ASSERT_TRUE(std::holds_alternative<Faulted>(last));
+  EXPECT_EQ(std::get<Faulted>(last).message,
             "group \"next\" of ranks 1 and 2 has not been made within 603 s: rank 0 does not answer; its process is "
             "stopped, or kept from running. The contents of the buffers in flight are undefined.");
 }
@@ -275,26 +267,25 @@ TEST(Leader, TellsOfADeathThatFilledTheLog) {
   base::Settings settings;
   settings.log_ring_bytes = 4096;
   const core::Topology topology = core::make_topology(0, {0, 0, 0}, 0);
-  const control::BoardShape shape = board_shape(settings, 3);
+  const BoardShape shape = board_shape(settings, 3);
   kolo::testing::LoneLink link(shape.bytes());
-  control::Board board(link.memory(), shape, 0);
-  control::Board survivor(link.memory(), shape, 1);
-  base::Logger logger(LogLevel::off);
-  Errands errands(logger);
-  Leader leader(topology, settings, board, link, nullptr, errands);
-  control::Bytes filler(500);
-  control::Bytes entry;
-  while (board.append_log(control::ByteView(filler.data(), filler.size()))) {
+  Board board(link.memory(), shape, 0);
+  Board survivor(link.memory(), shape, 1);
+  Leader leader(
+      topology, settings, board, [&link](int rank) { link.wake(rank); }, nullptr, [](std::string) {});
+  Bytes filler(500);
+  Bytes entry;
+  while (board.append_log(ByteView(filler.data(), filler.size()))) {
     ASSERT_TRUE(board.next_log_entry(entry));
     ASSERT_TRUE(survivor.next_log_entry(entry));
   }
   leader.on_local_death(2);
   leader.step(base::now());
   ASSERT_TRUE(survivor.next_log_entry(entry));
-  const control::LogEntry read = control::decode_log(control::ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<control::Faulted>(read));
-  EXPECT_EQ(std::get<control::Faulted>(read).rank, 2);
-  EXPECT_EQ(std::get<control::Faulted>(read).message,
+  const LogEntry read = decode_log(ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<Faulted>(read));
+  EXPECT_EQ(std::get<Faulted>(read).rank, 2);
+  EXPECT_EQ(std::get<Faulted>(read).message,
             "rank 2 was lost: its process has ended. The contents of the buffers in flight are undefined.");
 }
 
@@ -302,44 +293,41 @@ TEST(Leader, TellsOfADeathThatFilledTheLog) {
 class LeaderOfOneRank : public ::testing::Test {
  protected:
   void declare(const std::string& name) {
-    control::Declared declared;
+    Declared declared;
     declared.name = name;
     declared.round = 1;
     core::Signature signature;
     signature.tensors.push_back({DType::float32, Shape{4}});
     declared.variants.push_back({signature, {0}});
-    control::Bytes bytes;
-    control::encode(control::UpMessage(declared), bytes);
-    ASSERT_TRUE(board_.post(control::ByteView(bytes.data(), bytes.size())));
+    Bytes bytes;
+    encode(UpMessage(declared), bytes);
+    ASSERT_TRUE(board_.post(ByteView(bytes.data(), bytes.size())));
   }
   /// Until nothing is left to do.
   void step_and_read() {
     while (leader_.step(base::now())) read();
   }
   void read() {
-    control::Bytes bytes;
+    Bytes bytes;
     while (board_.next_log_entry(bytes)) {
-      const control::LogEntry entry = control::decode_log(control::ByteView(bytes.data(), bytes.size()));
-      if (const auto* assigned = std::get_if<control::Assigned>(&entry)) ids_.push_back(assigned->id);
-      if (const auto* plan = std::get_if<control::PlanDefined>(&entry)) plans_.push_back(*plan);
-      if (std::holds_alternative<control::BatchAppended>(entry) ||
-          std::holds_alternative<control::PlannedBatch>(entry)) {
+      const LogEntry entry = decode_log(ByteView(bytes.data(), bytes.size()));
+      if (const auto* assigned = std::get_if<Assigned>(&entry)) ids_.push_back(assigned->id);
+      if (const auto* plan = std::get_if<PlanDefined>(&entry)) plans_.push_back(*plan);
+      if (std::holds_alternative<BatchAppended>(entry) || std::holds_alternative<PlannedBatch>(entry)) {
         board_.publish_quietly(core::kCompleted, reserved(++batches_));
       }
     }
   }
-  [[nodiscard]] static control::CountWord reserved(std::uint64_t count) { return {0, count}; }
-  [[nodiscard]] static control::CountWord named(std::uint64_t count) { return {1, count}; }  // the first generation
+  [[nodiscard]] static CountWord reserved(std::uint64_t count) { return {0, count}; }
+  [[nodiscard]] static CountWord named(std::uint64_t count) { return {1, count}; }  // the first generation
 
   base::Settings settings_;
   core::Topology topology_ = core::make_topology(0, {0}, 0);
   kolo::testing::LoneLink link_{board_shape(settings_, 1).bytes()};
-  control::Board board_{link_.memory(), board_shape(settings_, 1), 0};
-  base::Logger logger_{LogLevel::off};
-  Errands errands_{logger_};
-  Leader leader_{topology_, settings_, board_, link_, nullptr, errands_};
+  Board board_{link_.memory(), board_shape(settings_, 1), 0};
+  Leader leader_{topology_, settings_, board_, [this](int rank) { link_.wake(rank); }, nullptr, [](std::string) {}};
   std::vector<core::TensorId> ids_;
-  std::vector<control::PlanDefined> plans_;
+  std::vector<PlanDefined> plans_;
   std::uint64_t batches_ = 0;
 };
 
@@ -350,9 +338,9 @@ TEST_F(LeaderOfOneRank, HearsWhatARankSubmittedBeforeItsDeparture) {
   ASSERT_EQ(ids_.size(), 1U);
   const std::uint64_t before = batches_;
   board_.publish_count(ids_[0], named(2));
-  control::Bytes departure;
-  control::encode(control::UpMessage(control::Left{0}), departure);
-  ASSERT_TRUE(board_.post(control::ByteView(departure.data(), departure.size())));
+  Bytes departure;
+  encode(UpMessage(Departed{0}), departure);
+  ASSERT_TRUE(board_.post(ByteView(departure.data(), departure.size())));
   while (!leader_.ended()) leader_.step(base::now());
   read();
   EXPECT_EQ(batches_, before + 1) << "the last submission runs";
@@ -385,4 +373,4 @@ TEST_F(LeaderOfOneRank, WhoSeesTheNextStepHasSeenTheEndOfTheLast) {
 }
 
 }  // namespace
-}  // namespace kolo::engine
+}  // namespace kolo::control

@@ -7,7 +7,7 @@
 // empty, it has one place of priority 0 in the set's queue. When that place comes to the front, one batch is appended,
 // and a place for the rest goes to the end.
 //
-// A member that leaves says how many calls it has made (`Left`): no later call can run. The log says so
+// A member that leaves says how many calls it has made (`Departed`): no later call can run. The log says so
 // (`SequenceEnded`) as soon as a member has made a later call.
 #pragma once
 
@@ -22,9 +22,9 @@
 
 namespace kolo::control::sequencer {
 
-class UnnamedCalls {
+class CallOrder {
  public:
-  UnnamedCalls(const SequencerOptions& options, Log& log, SetTable& sets, Departures& departures, ReadySets& ready)
+  CallOrder(const SequencerOptions& options, Log& log, SetTable& sets, Departures& departures, ReadySets& ready)
       : options_(options), log_(log), sets_(sets), departures_(departures), ready_(ready) {}
 
   void on(SequenceGrown message);

@@ -10,16 +10,16 @@
 #include <memory>
 #include <vector>
 
-#include "control/participant/left_ranks.hpp"
+#include "control/participant/departed_ranks.hpp"
 #include "control/participant/publisher.hpp"
 
 namespace kolo::control::participant {
 
-class UnnamedCalls {
+class OwnCalls {
  public:
-  UnnamedCalls(std::int32_t rank, SlotTable& slots, LeftRanks& left, Publisher& publisher,
-               ParticipantCounters& counters)
-      : rank_(rank), slots_(slots), left_(left), publisher_(publisher), counters_(counters) {}
+  OwnCalls(std::int32_t rank, SlotTable& slots, DepartedRanks& departed, Publisher& publisher,
+           ParticipantCounters& counters)
+      : rank_(rank), slots_(slots), departed_(departed), publisher_(publisher), counters_(counters) {}
 
   /// New calls of the set's sequence; `first` is the number of the first. This rank must be allowed to submit in the
   /// set.
@@ -40,7 +40,7 @@ class UnnamedCalls {
  private:
   const std::int32_t rank_;
   SlotTable& slots_;
-  LeftRanks& left_;
+  DepartedRanks& departed_;
   Publisher& publisher_;
   ParticipantCounters& counters_;
   std::vector<Set*> grown_;  ///< sets with calls that are not published yet

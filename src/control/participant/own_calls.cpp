@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/participant/unnamed_calls.hpp"
+#include "control/participant/own_calls.hpp"
 
 #include <algorithm>
 
@@ -18,8 +18,8 @@ void note_run(const Sequence& sequence) {
 
 }  // namespace
 
-void UnnamedCalls::call(Set& set, const std::shared_ptr<const core::Signature>& signature, Round first,
-                        std::uint64_t count) {
+void OwnCalls::call(Set& set, const std::shared_ptr<const core::Signature>& signature, Round first,
+                    std::uint64_t count) {
   Sequence& sequence = set.sequence;
   counters_.called += count;
   if (first > sequence.made + 1 && first <= sequence.last) pass(sequence, first - 1);
@@ -32,21 +32,21 @@ void UnnamedCalls::call(Set& set, const std::shared_ptr<const core::Signature>& 
     sequence.said.add({signature, running});
   }
   sequence.made = first + count - 1;  // calls that cannot run will fail
-  if (set.has_left) publisher_.ask(set);
+  if (set.has_departed) publisher_.ask(set);
 }
 
-void UnnamedCalls::pass(Sequence& sequence, Round last) {
+void OwnCalls::pass(Sequence& sequence, Round last) {
   if (last <= sequence.made) return;
   KOLO_CHECK(sequence.made <= sequence.over()) << "calls have avoided the log while others are in flight there";
   sequence.passed = std::max(sequence.passed, last);
 }
 
-void UnnamedCalls::speak_of_calls() {
+void OwnCalls::speak_of_calls() {
   for (Set* const set : grown_) publisher_.say(set->sequence.said.take());
   grown_.clear();
 }
 
-void UnnamedCalls::restart_sequence(Sequence& sequence, bool done, Round calls) {
+void OwnCalls::restart_sequence(Sequence& sequence, bool done, Round calls) {
   sequence.absent.clear();
   if (!done) {
     sequence.last = std::min(sequence.last, sequence.over());
@@ -57,7 +57,7 @@ void UnnamedCalls::restart_sequence(Sequence& sequence, bool done, Round calls) 
   sequence.passed = calls;
 }
 
-void UnnamedCalls::on(const SequenceAppended& entry, std::vector<Action>& actions) {
+void OwnCalls::on(const SequenceAppended& entry, std::vector<Action>& actions) {
   Set& set = slots_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;
@@ -74,7 +74,7 @@ void UnnamedCalls::on(const SequenceAppended& entry, std::vector<Action>& action
   actions.emplace_back(std::move(batch));
 }
 
-void UnnamedCalls::on(const SequenceFailed& entry, std::vector<Action>& actions) {
+void OwnCalls::on(const SequenceFailed& entry, std::vector<Action>& actions) {
   Set& set = slots_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;
@@ -87,8 +87,8 @@ void UnnamedCalls::on(const SequenceFailed& entry, std::vector<Action>& actions)
   publisher_.finish_dropped(set);
 }
 
-void UnnamedCalls::on(const SequenceEnded& entry, std::vector<Action>& actions) {
-  if (entry.code == ErrorCode::rank_lost) left_.note_failure();
+void OwnCalls::on(const SequenceEnded& entry, std::vector<Action>& actions) {
+  if (entry.code == ErrorCode::rank_lost) departed_.note_failure();
   Set& set = slots_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;

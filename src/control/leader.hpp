@@ -2,7 +2,7 @@
 //
 // The duties of a node's leader, done by its engine's driver beside its own work:
 //
-//   up    looks at the board of its node and at the frames of the nodes below, merges them (`control::Relay`), and
+//   up    looks at the board of its node and at the frames of the nodes below, merges them (`Relay`), and
 //         hands what comes out to the parent node - or, on the root, to the sequencer
 //   down  hands each new log entry to its relay, then to the nodes below, then to the node's log, and wakes who sleeps
 //
@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,10 +31,8 @@
 #include "control/relay.hpp"
 #include "control/sequencer.hpp"
 #include "core/topology.hpp"
-#include "engine/errands.hpp"
-#include "transport/node_link.hpp"
 
-namespace kolo::engine {
+namespace kolo::control {
 
 struct LeaderCounters {
   std::uint64_t frames_sent = 0;
@@ -43,12 +42,12 @@ struct LeaderCounters {
 };
 
 /// One thread at a time (the engine's driver).
-class Leader final : private control::ControlChannel::Handler {
+class Leader final : private ControlChannel::Handler {
  public:
-  /// `control` is null in a world of one node. `errands` takes records for the log. Everything referred to outlives the
-  /// leader.
-  Leader(const core::Topology& topology, const base::Settings& settings, control::Board& board,
-         transport::NodeLink& link, control::ControlChannel* control, Errands& errands);
+  /// `control` is null in a world of one node. `wake` wakes the process of a local rank, `note` takes a record for the
+  /// log (debug); both must not throw. Everything referred to outlives the leader.
+  Leader(const core::Topology& topology, const base::Settings& settings, Board& board,
+         std::function<void(int local_rank)> wake, ControlChannel* control, std::function<void(std::string)> note);
   ~Leader() override;
 
   /// Does what can be done now; true when anything was heard or said.
@@ -84,7 +83,7 @@ class Leader final : private control::ControlChannel::Handler {
   [[nodiscard]] std::string words_of(core::SetId set) const;
 
  private:
-  void on_frame(int node, control::ByteView frame) override;
+  void on_frame(int node, ByteView frame) override;
   void on_lost(int node, const std::string& reason) override;
 
   bool scan_board();
@@ -93,16 +92,16 @@ class Leader final : private control::ControlChannel::Handler {
   void scan_count(int local_rank, core::TensorId id);
   bool scan_quiet(int local_rank);
   void pass_up(base::Time now);
-  void probe(const control::Overdue& overdue, base::Time now);
+  void probe(const Overdue& overdue, base::Time now);
   void give_up_parent();
   bool sequence(base::Time now);
-  void publish(const std::vector<control::LogEntry>& entries);
-  void publish_bytes(const control::LogEntry& entry, control::Bytes bytes);
+  void publish(const std::vector<LogEntry>& entries);
+  void publish_bytes(const LogEntry& entry, Bytes bytes);
   bool append_waiting();
-  void note_members(const control::SetAdded& added);
+  void note_members(const SetAdded& added);
   void want_wake(std::optional<core::SetId> set);
   void wake_sleepers();
-  void send(int node, const control::Bytes& frame);
+  void send(int node, const Bytes& frame);
 
   /// How far each rank's column has been looked at.
   struct Seen {
@@ -117,24 +116,24 @@ class Leader final : private control::ControlChannel::Handler {
   };
 
   const core::Topology& topology_;
-  control::Board& board_;
-  transport::NodeLink& link_;
-  control::ControlChannel* control_;
-  Errands& errands_;
-  control::Relay relay_;
-  std::unique_ptr<control::Sequencer> sequencer_;  ///< on the root
+  Board& board_;
+  const std::function<void(int)> wake_rank_;
+  ControlChannel* control_;
+  const std::function<void(std::string)> note_;
+  Relay relay_;
+  std::unique_ptr<Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
-  std::vector<bool> left_;                            ///< by rank of the world: the log has said so
+  std::vector<bool> departed_;                        ///< by rank of the world: the log has said so
   std::unordered_map<core::SetId, Members> members_;  ///< of each set but the world
   std::vector<char> wake_;                            ///< by local rank: has entries to read at once
   std::vector<Seen> seen_;                            ///< by local rank
-  std::deque<control::Bytes> waiting_;                ///< encoded entries that the log ring had no room for
+  std::deque<Bytes> waiting_;                         ///< encoded entries that the log ring had no space for
   const base::Duration patience_;                     ///< for the leader above
   base::Time parent_due_ = base::Time::max();         ///< when it must have said something
-  std::optional<control::Overdue> parent_asked_;      ///< about this
-  std::vector<control::UpMessage> passing_;           ///< on their way up
-  control::Bytes scratch_;
-  control::Bytes frame_;
+  std::optional<Overdue> parent_asked_;               ///< about this
+  std::vector<UpMessage> passing_;                    ///< on their way up
+  Bytes scratch_;
+  Bytes frame_;
   LeaderCounters counters_;
   bool heard_ = false;
   bool news_ = false;
@@ -142,4 +141,4 @@ class Leader final : private control::ControlChannel::Handler {
   bool ended_ = false;
 };
 
-}  // namespace kolo::engine
+}  // namespace kolo::control

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages of this rank to its leader, in order: those that the board's ring has no room for wait here. One thread at a
-// time (the engine's driver).
+// Messages of this rank to its leader, in order. Those that the board's ring has no space for wait here.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,8 @@
 
 namespace kolo::engine {
 
-class Unsent {
+/// One thread at a time (the engine's driver).
+class ToLeader {
  public:
   [[nodiscard]] bool empty() const noexcept { return messages_.empty(); }
   /// Whole or, where there is no memory, not at all.
@@ -23,7 +23,7 @@ class Unsent {
     control::encode(message, bytes);
     messages_.push_back(std::move(bytes));
   }
-  /// Posts what the ring has room for; how many messages that was.
+  /// Posts what the ring has space for; how many messages that was.
   std::size_t post(control::Board& board) {
     std::size_t posted = 0;
     while (!messages_.empty() && board.post(control::ByteView(messages_.front().data(), messages_.front().size()))) {

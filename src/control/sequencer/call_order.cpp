@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/sequencer/unnamed_calls.hpp"
+#include "control/sequencer/call_order.hpp"
 
 #include <utility>
 
@@ -10,7 +10,7 @@ namespace kolo::control::sequencer {
 
 using core::Round;
 
-void UnnamedCalls::on(SequenceGrown message) {
+void CallOrder::on(SequenceGrown message) {
   Set* const set = sets_.find(message.set);
   if (set == nullptr) return;
   const bool was_empty = set->sequence.empty();
@@ -18,11 +18,11 @@ void UnnamedCalls::on(SequenceGrown message) {
   if (was_empty && !set->sequence.empty()) ready_.enqueue(*set, ReadySets::queued_calls(*set));
 }
 
-void UnnamedCalls::append_calls(Set& set) {
+void CallOrder::append_calls(Set& set) {
   CallQueue& sequence = set.sequence;
   SequenceAppended batch{set.number, 0};
   std::vector<std::int32_t> absent;
-  BatchRoom room(options_.fusion_threshold);
+  BatchSpace space(options_.fusion_threshold);
   while (!sequence.empty()) {
     const Calls& next = sequence.next();
     const Round number = sequence.run() + 1;
@@ -36,9 +36,9 @@ void UnnamedCalls::append_calls(Set& set) {
       continue;
     }
     const std::int64_t bytes = next.signature->bytes();
-    if (batch.calls > 0 && (without != absent || !room.takes(*next.signature, bytes))) break;
+    if (batch.calls > 0 && (without != absent || !space.takes(*next.signature, bytes))) break;
     absent = std::move(without);
-    const std::uint64_t count = room.add_alike(*next.signature, bytes, sequence.alike());
+    const std::uint64_t count = space.add_alike(*next.signature, bytes, sequence.alike());
     if (!absent.empty()) batch.repeats.push_back({count, without_names(*next.signature)});
     batch.calls += count;
     sequence.pop(count);
@@ -50,26 +50,26 @@ void UnnamedCalls::append_calls(Set& set) {
   if (!sequence.empty()) ready_.enqueue(set, ReadySets::queued_calls(set));
 }
 
-void UnnamedCalls::note_asked(Set& set, Round call) {
+void CallOrder::note_asked(Set& set, Round call) {
   set.sequence.note_asked(call);
   end_sequence(set);
 }
 
-void UnnamedCalls::cut_sequence(Set& set, Round last) {
+void CallOrder::cut_sequence(Set& set, Round last) {
   set.sequence.cut(last);
   end_sequence(set);
 }
 
-void UnnamedCalls::desert(Set& set) {
+void CallOrder::desert(Set& set) {
   set.sequence.drop();
   end_sequence(set);
 }
 
-void UnnamedCalls::end_sequence(Set& set) {
+void CallOrder::end_sequence(Set& set) {
   if (!set.sequence.take_asked()) return;
   const Round last = set.sequence.last();
   const Request request{set.number, kSequence, last + 1};
-  const std::vector<std::int32_t> culprits = departures_.first_of(departures_.left_of(set.members));
+  const std::vector<std::int32_t> culprits = departures_.first_of(departures_.departed_of(set.members));
   log_.append(SequenceEnded{set.number, last, ErrorCode::rank_lost,
                             culprits.empty() ? nothing_more(departures_.first())
                                              : hopeless(sets_.subject_of(request), false, culprits)});

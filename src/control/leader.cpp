@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/leader.hpp"
+#include "control/leader.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -8,9 +8,9 @@
 
 #include "base/check.hpp"
 #include "control/sentences.hpp"
-#include "engine/take_messages.hpp"
+#include "control/take_messages.hpp"
 
-namespace kolo::engine {
+namespace kolo::control {
 namespace {
 
 std::vector<std::vector<std::int32_t>> relay_children(const core::Topology& topology, const std::vector<int>& nodes,
@@ -24,7 +24,7 @@ std::vector<std::vector<std::int32_t>> relay_children(const core::Topology& topo
   return children;
 }
 
-void append_part(control::Bytes& frame, const control::Bytes& part) {
+void append_part(Bytes& frame, const Bytes& part) {
   const auto length = static_cast<std::uint32_t>(part.size());
   const std::size_t at = frame.size();
   frame.resize(at + sizeof length + part.size());
@@ -34,7 +34,7 @@ void append_part(control::Bytes& frame, const control::Bytes& part) {
 
 /// Calls `visit` with each part of a frame. Throws Error (transport) when lengths do not add up.
 template <class Visit>
-void for_each_part(control::ByteView frame, Visit visit) {
+void for_each_part(ByteView frame, Visit visit) {
   std::size_t at = 0;
   while (at < frame.size()) {
     std::uint32_t length = 0;
@@ -42,20 +42,20 @@ void for_each_part(control::ByteView frame, Visit visit) {
     std::memcpy(&length, frame.data() + at, sizeof length);
     at += sizeof length;
     if (frame.size() - at < length) throw Error(ErrorCode::transport, "a control frame ends in the middle");
-    visit(control::ByteView(frame.data() + at, length));
+    visit(ByteView(frame.data() + at, length));
     at += length;
   }
 }
 
 /// Whether ranks that sleep must read this entry now. What follows at once, or concerns leaders alone, wakes nobody.
-bool wakes_ranks(const control::LogEntry& entry) {
-  if (const auto* query = std::get_if<control::Query>(&entry)) return query->deadline;
-  return !std::holds_alternative<control::Assigned>(entry) && !std::holds_alternative<control::PlanVoided>(entry);
+bool wakes_ranks(const LogEntry& entry) {
+  if (const auto* query = std::get_if<Query>(&entry)) return query->deadline;
+  return !std::holds_alternative<Assigned>(entry) && !std::holds_alternative<PlanVoided>(entry);
 }
 
 /// The set of an entry that is one of these.
 template <class... Entries>
-std::optional<core::SetId> set_of(const control::LogEntry& entry) {
+std::optional<core::SetId> set_of(const LogEntry& entry) {
   std::optional<core::SetId> set;
   const auto look = [&set](const auto* found) {
     if (found != nullptr) set = found->set;
@@ -65,17 +65,16 @@ std::optional<core::SetId> set_of(const control::LogEntry& entry) {
 }
 
 /// The set whose members alone have to read this entry now; none: all ranks have.
-std::optional<core::SetId> readers_of(const control::LogEntry& entry, const control::Relay& relay) {
-  if (const auto* planned = std::get_if<control::PlannedBatch>(&entry)) return relay.set_of_plan(planned->plan);
-  return set_of<control::BatchAppended, control::PlanDefined, control::SetAdded, control::SequenceAppended,
-                control::SequenceFailed, control::SequenceEnded>(entry);
+std::optional<core::SetId> readers_of(const LogEntry& entry, const Relay& relay) {
+  if (const auto* planned = std::get_if<PlannedBatch>(&entry)) return relay.set_of_plan(planned->plan);
+  return set_of<BatchAppended, PlanDefined, SetAdded, SequenceAppended, SequenceFailed, SequenceEnded>(entry);
 }
 
-bool ends_log(const control::LogEntry& entry) {
-  return std::holds_alternative<control::Faulted>(entry) || std::holds_alternative<control::Closed>(entry);
+bool ends_log(const LogEntry& entry) {
+  return std::holds_alternative<Faulted>(entry) || std::holds_alternative<Closed>(entry);
 }
 
-/// control::SequencerOptions has it.
+/// SequencerOptions has it.
 std::vector<std::int32_t> speakers(const core::Topology& topology, int fanout) {
   std::vector<std::int32_t> speakers(static_cast<std::size_t>(topology.size), -1);
   for (int node = 0; node < topology.node_count(); ++node) {
@@ -90,9 +89,9 @@ std::vector<std::int32_t> speakers(const core::Topology& topology, int fanout) {
   return speakers;
 }
 
-std::unique_ptr<control::Sequencer> make_sequencer(const core::Topology& topology, const base::Settings& settings) {
+std::unique_ptr<Sequencer> make_sequencer(const core::Topology& topology, const base::Settings& settings) {
   if (topology.rank != 0) return nullptr;
-  control::SequencerOptions options;
+  SequencerOptions options;
   options.size = topology.size;
   options.nodes = topology.node_count();
   options.fusion_threshold = settings.fusion_threshold_bytes;
@@ -104,14 +103,14 @@ std::unique_ptr<control::Sequencer> make_sequencer(const core::Topology& topolog
   // not make the root seem so.
   options.latch_timeout_s = settings.latch_timeout_s / 2;
   options.speaks_through = speakers(topology, static_cast<int>(settings.tree_fanout));
-  return std::make_unique<control::Sequencer>(options);
+  return std::make_unique<Sequencer>(options);
 }
 
 }  // namespace
 
-Leader::Leader(const core::Topology& topology, const base::Settings& settings, control::Board& board,
-               transport::NodeLink& link, control::ControlChannel* control, Errands& errands)
-    : topology_(topology), board_(board), link_(link), control_(control), errands_(errands),
+Leader::Leader(const core::Topology& topology, const base::Settings& settings, Board& board,
+               std::function<void(int local_rank)> wake, ControlChannel* control, std::function<void(std::string)> note)
+    : topology_(topology), board_(board), wake_rank_(std::move(wake)), control_(control), note_(std::move(note)),
       relay_(topology.size,
              relay_children(topology, control == nullptr ? std::vector<int>{} : control->children(),
                             static_cast<int>(settings.tree_fanout)),
@@ -119,7 +118,7 @@ Leader::Leader(const core::Topology& topology, const base::Settings& settings, c
              static_cast<std::uint32_t>(settings.cache_capacity)),
       sequencer_(make_sequencer(topology, settings)),
       child_nodes_(control == nullptr ? std::vector<int>{} : control->children()),
-      left_(static_cast<std::size_t>(topology.size)), wake_(static_cast<std::size_t>(topology.local_size())),
+      departed_(static_cast<std::size_t>(topology.size)), wake_(static_cast<std::size_t>(topology.local_size())),
       seen_(static_cast<std::size_t>(topology.local_size())),
       patience_(base::from_seconds(settings.latch_timeout_s / 2)) {
   for (Seen& seen : seen_) seen.words.resize(static_cast<std::size_t>(settings.cache_capacity));
@@ -155,7 +154,7 @@ bool Leader::board_rang() const noexcept {
   return false;
 }
 
-bool Leader::hears_quiet() const noexcept { return !sequencer_ || sequencer_->waits_for_room(); }
+bool Leader::hears_quiet() const noexcept { return !sequencer_ || sequencer_->waits_for_completion(); }
 
 bool Leader::blocked() const noexcept { return !waiting_.empty() || (control_ != nullptr && !control_->flushed()); }
 
@@ -173,23 +172,23 @@ bool Leader::scan_board() {
 /// How many batches of the global set a rank has completed; published without the doorbell.
 bool Leader::scan_quiet(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
-  const control::CountWord word = board_.count(local_rank, core::kCompleted);
+  const CountWord word = board_.count(local_rank, core::kCompleted);
   if (word.pack() == seen.words[core::kCompleted]) return false;
   seen.words[core::kCompleted] = word.pack();
   relay_.on_count(static_cast<std::size_t>(local_rank), core::kCompleted, word);
   return true;
 }
 
-/// Messages are taken out first and heard last: what a rank published as counts before a message (a `Left`, say) is
+/// Messages are taken out first and heard last: what a rank published as counts before a message (a `Departed`, say) is
 /// on the board when the message is, and must be heard before it.
 bool Leader::scan_rank(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
   if (board_.doorbell(local_rank) <= seen.publications) return false;  // less: a count was found before its bell rang
-  std::deque<control::UpMessage> messages;
+  std::deque<UpMessage> messages;
   const std::uint64_t rung = take_messages(board_, local_rank, scratch_, messages);
   seen.publications += messages.size();
   scan_counts(local_rank, rung);
-  for (control::UpMessage& message : messages) {
+  for (UpMessage& message : messages) {
     relay_.on_message(static_cast<std::size_t>(local_rank), std::move(message));
   }
   return true;
@@ -209,7 +208,7 @@ void Leader::scan_counts(int local_rank, std::uint64_t rung) {
     if (word == seen.words[id] || id == core::kCompleted) continue;
     seen.words[id] = word;
     ++seen.publications;
-    relay_.on_count(static_cast<std::size_t>(local_rank), id, control::CountWord::unpack(word));
+    relay_.on_count(static_cast<std::size_t>(local_rank), id, CountWord::unpack(word));
   }
   // A rank ends its step before it submits for the next: who has seen one of those must hear of the end, too, before
   // he decides, or the tensor is taken for the old step's.
@@ -219,7 +218,7 @@ void Leader::scan_counts(int local_rank, std::uint64_t rung) {
 
 void Leader::scan_count(int local_rank, core::TensorId id) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
-  const control::CountWord word = board_.count(local_rank, id);
+  const CountWord word = board_.count(local_rank, id);
   if (word.pack() == seen.words[id]) return;
   seen.words[id] = word.pack();
   ++seen.publications;
@@ -232,22 +231,21 @@ void Leader::pass_up(base::Time now) {
   passing_.clear();
   passing_.swap(relay_.outbox());  // first: what is refused is not passed again, and what is said of that follows
   if (sequencer_) {
-    for (const control::UpMessage& message : passing_) sequencer_->on_message(message, now);
+    for (const UpMessage& message : passing_) sequencer_->on_message(message, now);
   } else {
     frame_.clear();
-    for (const control::UpMessage& message : passing_) {
+    for (const UpMessage& message : passing_) {
       scratch_.clear();
-      control::encode(message, scratch_);
+      encode(message, scratch_);
       append_part(frame_, scratch_);
-      if (const auto* overdue = std::get_if<control::Overdue>(&message); overdue && overdue->deadline)
-        probe(*overdue, now);
+      if (const auto* overdue = std::get_if<Overdue>(&message); overdue && overdue->deadline) probe(*overdue, now);
     }
     if (const auto parent = control_->parent()) send(*parent, frame_);
   }
 }
 
 /// Asks whether the leader above runs, behind this message.
-void Leader::probe(const control::Overdue& overdue, base::Time now) {
+void Leader::probe(const Overdue& overdue, base::Time now) {
   append_part(frame_, {});
   if (parent_due_ != base::Time::max()) return;  // asked already
   parent_due_ = now + patience_;
@@ -259,12 +257,11 @@ void Leader::give_up_parent() {
   const auto parent = control_->parent();
   if (ended_ || !parent) return;
   const int rank = topology_.leader_of(*parent);
-  const control::Overdue& asked = *parent_asked_;
+  const Overdue& asked = *parent_asked_;
   const double waited = asked.waited_s + base::to_seconds(patience_);
   const std::string group = words_of(asked.set);
-  const std::string what =
-      asked.join ? control::join_of(group) : control::subject(group, asked.name, asked.round, asked.members);
-  const std::string why = control::unanswered(what, !asked.members.empty(), waited, control::silence_of({rank}));
+  const std::string what = asked.join ? join_of(group) : subject(group, asked.name, asked.round, asked.members);
+  const std::string why = unanswered(what, !asked.members.empty(), waited, silence_of({rank}));
   latch(Status(ErrorCode::timeout, why), rank);
 }
 
@@ -275,18 +272,18 @@ bool Leader::sequence(base::Time now) {
     sequencer_->decide(now);
     if (sequencer_->outbox().empty()) return moved;
     moved = true;
-    const std::vector<control::LogEntry> entries = std::exchange(sequencer_->outbox(), {});
+    const std::vector<LogEntry> entries = std::exchange(sequencer_->outbox(), {});
     publish(entries);
     pass_up(now);
   }
 }
 
-void Leader::publish(const std::vector<control::LogEntry>& entries) {
-  control::Bytes frame;
-  for (const control::LogEntry& entry : entries) {
+void Leader::publish(const std::vector<LogEntry>& entries) {
+  Bytes frame;
+  for (const LogEntry& entry : entries) {
     if (ended_) break;
-    control::Bytes bytes;
-    control::encode(entry, bytes);
+    Bytes bytes;
+    encode(entry, bytes);
     if (!child_nodes_.empty()) append_part(frame, bytes);
     publish_bytes(entry, std::move(bytes));
   }
@@ -294,18 +291,19 @@ void Leader::publish(const std::vector<control::LogEntry>& entries) {
 }
 
 /// One entry into this node: the relay first (see control/relay.hpp), then the ranks.
-void Leader::publish_bytes(const control::LogEntry& entry, control::Bytes bytes) {
+void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
   if (ended_) return;
   relay_.on_log(entry);
-  if (const auto* left = std::get_if<control::RankLeft>(&entry)) left_[static_cast<std::size_t>(left->rank)] = true;
+  if (const auto* departed = std::get_if<RankDeparted>(&entry))
+    departed_[static_cast<std::size_t>(departed->rank)] = true;
   if (ends_log(entry)) {
     ended_ = true;
     if (control_ != nullptr) control_->expect_close();
   }
-  if (const auto* added = std::get_if<control::SetAdded>(&entry)) note_members(*added);
+  if (const auto* added = std::get_if<SetAdded>(&entry)) note_members(*added);
   if (wakes_ranks(entry)) want_wake(readers_of(entry, relay_));
-  if (const auto* removed = std::get_if<control::SetRemoved>(&entry)) members_.erase(removed->set);
-  if (!waiting_.empty() || !board_.append_log(control::ByteView(bytes.data(), bytes.size()))) {
+  if (const auto* removed = std::get_if<SetRemoved>(&entry)) members_.erase(removed->set);
+  if (!waiting_.empty() || !board_.append_log(ByteView(bytes.data(), bytes.size()))) {
     waiting_.push_back(std::move(bytes));
     append_waiting();
   }
@@ -314,9 +312,9 @@ void Leader::publish_bytes(const control::LogEntry& entry, control::Bytes bytes)
 bool Leader::append_waiting() {
   bool moved = false;
   while (!waiting_.empty()) {
-    if (!board_.append_log(control::ByteView(waiting_.front().data(), waiting_.front().size()))) {
+    if (!board_.append_log(ByteView(waiting_.front().data(), waiting_.front().size()))) {
       const int laggard = board_.laggard();
-      if (board_.asleep(laggard)) link_.wake(laggard);
+      if (board_.asleep(laggard)) wake_rank_(laggard);
       break;
     }
     waiting_.pop_front();
@@ -326,11 +324,11 @@ bool Leader::append_waiting() {
   return moved;
 }
 
-void Leader::note_members(const control::SetAdded& added) {
+void Leader::note_members(const SetAdded& added) {
   Members& members = members_[added.set];
   std::vector<std::int32_t> ascending = added.members;
   std::sort(ascending.begin(), ascending.end());
-  members.words = control::group_of(added.name, ascending);
+  members.words = group_of(added.name, ascending);
   const std::vector<int>& ranks = topology_.nodes[static_cast<std::size_t>(topology_.node)];
   for (std::size_t local = 0; local < ranks.size(); ++local) {
     const bool is_member = std::find(added.members.begin(), added.members.end(), ranks[local]) != added.members.end();
@@ -358,19 +356,19 @@ void Leader::wake_sleepers() {
   wake_wanted_ = false;
   for (int rank = 1; rank < board_.ranks(); ++rank) {
     if (!std::exchange(wake_[static_cast<std::size_t>(rank)], false) || !board_.asleep(rank)) continue;
-    link_.wake(rank);
+    wake_rank_(rank);
     ++counters_.wakeups;
   }
 }
 
-void Leader::send(int node, const control::Bytes& frame) {
+void Leader::send(int node, const Bytes& frame) {
   if (frame.empty()) return;
-  control_->send(node, control::ByteView(frame.data(), frame.size()));
+  control_->send(node, ByteView(frame.data(), frame.size()));
   ++counters_.frames_sent;
   counters_.bytes_sent += frame.size();
 }
 
-void Leader::on_frame(int node, control::ByteView frame) {
+void Leader::on_frame(int node, ByteView frame) {
   heard_ = news_ = true;
   ++counters_.frames_received;
   if (control_->parent() == node) {
@@ -380,9 +378,9 @@ void Leader::on_frame(int node, control::ByteView frame) {
       ++counters_.frames_sent;
       counters_.bytes_sent += frame.size();
     }
-    for_each_part(frame, [this](control::ByteView part) {
+    for_each_part(frame, [this](ByteView part) {
       if (part.size() == 0) return;
-      publish_bytes(control::decode_log(part), control::Bytes(part.begin(), part.end()));
+      publish_bytes(decode_log(part), Bytes(part.begin(), part.end()));
     });
     return;
   }
@@ -390,9 +388,9 @@ void Leader::on_frame(int node, control::ByteView frame) {
   KOLO_CHECK(place != child_nodes_.end()) << "a frame from node " << node << ", which is not below this one";
   const auto child =
       static_cast<std::size_t>(topology_.local_size()) + static_cast<std::size_t>(place - child_nodes_.begin());
-  for_each_part(frame, [this, child, node](control::ByteView part) {
-    if (part.size() > 0) return relay_.on_message(child, control::decode_up(part));
-    control::Bytes answer;
+  for_each_part(frame, [this, child, node](ByteView part) {
+    if (part.size() > 0) return relay_.on_message(child, decode_up(part));
+    Bytes answer;
     append_part(answer, {});
     send(node, answer);
   });
@@ -402,18 +400,17 @@ void Leader::on_lost(int node, const std::string& reason) {
   heard_ = news_ = true;
   if (ended_) return;
   const int rank = topology_.leader_of(node);
-  errands_.log(LogLevel::debug,
-               "the link to node " + std::to_string(node) + " (rank " + std::to_string(rank) + ") is lost: " + reason);
-  if (control_->parent() == node && left_[static_cast<std::size_t>(rank)]) {
-    publish({control::Closed{}});  // no loss, but for those who have not left the log ends here
+  note_("the link to node " + std::to_string(node) + " (rank " + std::to_string(rank) + ") is lost: " + reason);
+  if (control_->parent() == node && departed_[static_cast<std::size_t>(rank)]) {
+    publish({Closed{}});  // no loss, but for those who have not left the log ends here
     wake_ranks();
     return;
   }
   if (control_->parent() == node) {
-    latch(Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, reason})), rank);
+    latch(Status(ErrorCode::rank_lost, rank_lost({rank, ErrorCode::rank_lost, reason})), rank);
     return;
   }
-  relay_.on_message(0, control::RankLost{rank, ErrorCode::rank_lost, reason});
+  relay_.on_message(0, RankLost{rank, ErrorCode::rank_lost, reason});
 }
 
 void Leader::on_local_death(int local_rank) {
@@ -423,13 +420,13 @@ void Leader::on_local_death(int local_rank) {
   scan_rank(local_rank);
   const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
   relay_.on_message(static_cast<std::size_t>(local_rank),
-                    control::RankLost{rank, ErrorCode::rank_lost, "its process has ended"});
+                    RankLost{rank, ErrorCode::rank_lost, "its process has ended"});
 }
 
 void Leader::latch(const Status& status, std::int32_t rank) {
   if (ended_) return;
-  publish({control::Faulted{status.code(), rank, status.message()}});
+  publish({Faulted{status.code(), rank, status.message()}});
   wake_ranks();
 }
 
-}  // namespace kolo::engine
+}  // namespace kolo::control

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/take_messages.hpp"
+#include "control/take_messages.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <deque>
 
-namespace kolo::engine {
+namespace kolo::control {
 namespace {
 
 /// A rank's messages on the board, of which more are posted right behind looks that find none.
 struct Posting {
   void post() {
-    control::Bytes bytes;
-    control::encode(control::UpMessage(control::Left{0}), bytes);
+    Bytes bytes;
+    encode(UpMessage(Departed{0}), bytes);
     posted.push_back(bytes);
     ++rung;
   }
   [[nodiscard]] std::uint64_t doorbell(int) const { return rung; }
-  bool receive(int, control::Bytes& message) {
+  bool receive(int, Bytes& message) {
     if (posted.empty()) {
       if (still_to_come > 0) {
         --still_to_come;
@@ -31,7 +31,7 @@ struct Posting {
     return true;
   }
 
-  std::deque<control::Bytes> posted;
+  std::deque<Bytes> posted;
   std::uint64_t rung = 0;
   int still_to_come = 0;
 };
@@ -42,12 +42,12 @@ TEST(TakeMessages, TakesEachThatHasRung) {
     Posting rank;
     rank.post();
     rank.still_to_come = late;
-    control::Bytes scratch;
-    std::deque<control::UpMessage> taken;
+    Bytes scratch;
+    std::deque<UpMessage> taken;
     const std::uint64_t rung = take_messages(rank, 0, scratch, taken);
     EXPECT_EQ(rung, taken.size()) << late << " late";
   }
 }
 
 }  // namespace
-}  // namespace kolo::engine
+}  // namespace kolo::control

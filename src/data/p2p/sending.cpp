@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/p2p/sending.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+#include "core/dtype.hpp"
+#include "data/p2p/sentences.hpp"
+
+namespace kolo::p2p {
+namespace {
+
+/// How many parts go into a channel before those of others do.
+constexpr int kPartsInARow = 8;
+
+}  // namespace
+
+Frame Sending::head_of(const Message& send) {
+  Frame frame;
+  frame.set = send.set;
+  frame.id = send.id;
+  frame.bytes = send.bytes;
+  frame.tag = send.tag;
+  frame.dtype = send.dtype;
+  return frame;
+}
+
+void Sending::start(Message& send) {
+  Outgoing& to = outgoing(send.peer);
+  if (to.beginning.empty() && begin(send)) return;
+  to.beginning.push_back(&send);
+  mark_busy(send.peer, to);
+}
+
+bool Sending::try_send(const Message& send) {
+  if (send.bytes > channels_.whole_bytes(send.peer) || !outgoing(send.peer).beginning.empty()) return false;
+  Frame frame = head_of(send);
+  frame.id = last_id_ + 1;
+  if (!channels_.put(send.peer, frame, send.data, send.bytes)) return false;
+  ++last_id_;
+  open_.note_sent(send);
+  return true;
+}
+
+void Sending::add_wanted(Message& send) {
+  Outgoing& to = outgoing(send.peer);
+  to.wanted.push_back(&send);
+  mark_busy(send.peer, to);
+}
+
+Sending::Outgoing& Sending::outgoing(int rank) {
+  std::unique_ptr<Outgoing>& to = outgoing_[static_cast<std::size_t>(rank)];
+  if (!to) to = std::make_unique<Outgoing>();
+  return *to;
+}
+
+void Sending::mark_busy(int rank, Outgoing& outgoing) {
+  if (!std::exchange(outgoing.is_busy, true)) busy_.push_back(rank);
+}
+
+void Sending::answer(int rank, FrameKind kind, std::uint64_t id) {
+  Frame frame;
+  frame.kind = kind;
+  frame.id = id;
+  answer(rank, frame);
+}
+
+void Sending::answer(int rank, const Frame& frame) {
+  Outgoing& to = outgoing(rank);
+  if (to.answers.empty() && channels_.put(rank, frame, nullptr, 0)) return;
+  to.answers.push_back(frame);
+  mark_busy(rank, to);
+}
+
+/// Puts the first frame of a send into its channel; false: there is no space.
+bool Sending::begin(Message& send) {
+  Frame frame = head_of(send);
+  if (send.bytes <= channels_.whole_bytes(send.peer) && !send.is_late) {
+    if (!channels_.put(send.peer, frame, send.data, send.bytes)) return false;
+    open_.end(send);
+    return true;
+  }
+  frame.kind = FrameKind::announced;
+  if (send.permit == 0 && !send.is_late) send.permit = channels_.permit(send.peer, send.bytes);
+  frame.permit = send.permit;
+  frame.address = reinterpret_cast<std::uintptr_t>(send.data);
+  if (!channels_.put(send.peer, frame, nullptr, 0)) return false;
+  send.state = Message::State::announced;
+  announced_[send.id] = &send;
+  return true;
+}
+
+/// Puts data into the channel until that is full, or no more is there; whether all is in.
+bool Sending::push_parts(Message& send, bool& moved) {
+  const std::uint64_t most = channels_.frame_bytes(send.peer);
+  Frame frame;
+  frame.kind = FrameKind::part;
+  frame.id = send.id;
+  for (int parts = 0; parts < kPartsInARow && send.moved < send.there; ++parts) {
+    frame.bytes = send.moved;
+    const std::uint64_t bytes = std::min(most, send.there - send.moved);
+    if (!channels_.put(send.peer, frame, send.data + send.moved, bytes)) return false;
+    moved = true;
+    send.moved += bytes;
+    if (send.moved == send.bytes) return true;
+  }
+  return false;
+}
+
+/// Whether all of it is in the channel.
+bool Sending::flush(int rank, Outgoing& outgoing, bool& moved) {
+  while (!outgoing.answers.empty()) {
+    if (!channels_.put(rank, outgoing.answers.front(), nullptr, 0)) return false;
+    outgoing.answers.pop_front();
+    moved = true;
+  }
+  while (!outgoing.beginning.empty()) {
+    if (!begin(*outgoing.beginning.front())) return false;
+    outgoing.beginning.pop_front();
+    moved = true;
+  }
+  if (!outgoing.wanted.empty()) {
+    Message& send = *outgoing.wanted.front();
+    outgoing.wanted.pop_front();
+    KOLO_CHECK(!send.done()) << "a send that is done is still wanted";
+    if (push_parts(send, moved)) {
+      announced_.erase(send.id);
+      open_.end(send);
+    } else if (send.moved < send.there) {
+      outgoing.wanted.push_back(&send);  // others come in between
+    }
+  }
+  return outgoing.wanted.empty();
+}
+
+bool Sending::flush() {
+  bool moved = false;
+  std::size_t kept = 0;
+  for (const int rank : busy_) {
+    Outgoing& to = outgoing(rank);
+    if (flush(rank, to, moved)) {
+      to.is_busy = false;
+    } else {
+      busy_[kept++] = rank;
+    }
+  }
+  busy_.resize(kept);
+  return moved;
+}
+
+bool Sending::help() {
+  while (!helping_.empty()) {
+    Message& send = *helping_.back();
+    if (channels_.help(send.peer, send.ticket, send.data, send.bytes) == Channels::Help::wrote) return true;
+    helping_.pop_back();
+  }
+  return false;
+}
+
+void Sending::withdraw(Message& send) {
+  Outgoing& to = outgoing(send.peer);
+  end_permit(send);
+  if (send.state == Message::State::waiting) {
+    erase_one(to.beginning, &send);
+    return;
+  }
+  erase_one(to.wanted, &send);
+  announced_.erase(send.id);
+  answer(send.peer, FrameKind::withdrawn, send.id);
+}
+
+/// Nobody reads a send's memory any more, and this rank writes none of it to the receiver.
+void Sending::end_permit(Message& send) noexcept {
+  if (send.ticket != 0) erase_one(helping_, &send);
+  send.ticket = 0;
+  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));
+}
+
+/// The send that a receiver's answer is about; null: it is no more.
+Message* Sending::find_answered(int source, std::uint64_t id) {
+  const auto found = announced_.find(id);
+  if (found == announced_.end()) return nullptr;
+  if (found->second->peer == source) return found->second;
+  throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " answered a message that was sent to rank " +
+                                        std::to_string(found->second->peer));
+}
+
+void Sending::on_wanted(int source, std::uint64_t id) {
+  Message* const send = find_answered(source, id);
+  if (send == nullptr || send->state != Message::State::announced) return;
+  end_permit(*send);  // the peer could not read
+  send->state = Message::State::moving;
+  if (send->there > 0) add_wanted(*send);  // else `provide` does
+}
+
+void Sending::on_helped(int source, std::uint64_t id, Channels::Ticket ticket) {
+  Message* const send = find_answered(source, id);
+  if (send == nullptr || send->permit == 0 || send->ticket != 0 || ticket == 0) return;
+  send->ticket = ticket;
+  helping_.push_back(send);
+}
+
+void Sending::on_taken(int source, std::uint64_t id) {
+  Message* const send = find_answered(source, id);
+  if (send == nullptr) return;
+  if (send->permit == 0) {
+    throw Error(ErrorCode::transport,
+                "rank " + std::to_string(source) + " says that it has read a message that it may not read");
+  }
+  announced_.erase(id);
+  end_permit(*send);
+  open_.end(*send);
+}
+
+void Sending::on_refused(int source, const Frame& frame) {
+  Message* const found = find_answered(source, frame.id);
+  if (found == nullptr) return;
+  Message& send = *found;
+  announced_.erase(frame.id);
+  end_permit(send);
+  erase_one(outgoing(send.peer).wanted, &send);
+  switch (frame.refusal) {
+  case Refusal::too_long:
+    return open_.end(send, too_long_for(send, frame.bytes));
+  case Refusal::other_type:
+    return open_.end(send, other_type_there(send, std::min(frame.dtype, core::kLastDType)));
+  case Refusal::set_gone:
+    return open_.end(send, set_gone_there(send));
+  case Refusal::none:
+  case Refusal::given_up:
+    break;
+  }
+  open_.end(send, given_up_there(send));
+}
+
+const std::deque<Frame>* Sending::waiting_answers(int rank) const noexcept {
+  const std::unique_ptr<Outgoing>& to = outgoing_[static_cast<std::size_t>(rank)];
+  return to ? &to->answers : nullptr;
+}
+
+bool Sending::is_read() const noexcept {
+  return std::any_of(announced_.begin(), announced_.end(),
+                     [](const auto& announced) { return announced.second->permit != 0; });
+}
+
+void Sending::drop(int rank) {
+  outgoing_[static_cast<std::size_t>(rank)].reset();
+  erase_one(busy_, rank);
+}
+
+void Sending::close() {
+  for (std::unique_ptr<Outgoing>& to : outgoing_) to.reset();
+  busy_.clear();
+  announced_.clear();
+  helping_.clear();
+}
+
+}  // namespace kolo::p2p

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Driving: what a driver does in a pass, how long a thread drives, and where it sleeps after that. driver.hpp says how
+// the driver's place changes hands.
+//
+// A *pass* looks once at everything that can move: the mailbox, the board, the sockets of a leader, the log, open
+// batches, messages, losses, deadlines. It never blocks. Whatever is thrown in it is a fatal error of this rank,
+// announced to all (`guarded`). A driver hands over in any case (`HandOver`).
+//
+// Sleeping. A driver that finds nothing to do for as long as its wait policy says goes away: it announces that nobody
+// drives (`Board::announce_sleep`), looks once more, and sleeps: the background thread in the poller, where every
+// socket and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks
+// at the announcement and rings the eventfd. A transport between nodes is armed before the sleep and rings, too, or
+// says how long the nap may be (transport/inter_node.hpp). Without open batches the only time-outs are the deadlines of
+// open operations.
+//
+// The counters of a node's data plane ring no bell, and the sleeper pays for that. A rank publishes a counter by a
+// plain store and then looks for sleepers; without a fence between the two, its look may come before its store is seen,
+// while the sleeper's last look came before that store as well: nobody rings. The fence would have to be the
+// publisher's, for every chunk on every rank, to save the few that sleep amid a batch. So these sleep for a millisecond
+// at most while the backend has a batch open, which bounds what a missed look costs, and publishers pay nothing.
+//
+// Where the transport between nodes has a descriptor, they sleep without an end: waits for a link are long. (While much
+// comes slowly, they nap instead, and neither the transport nor peers wake them: transport/pace.hpp.) The sleeper then
+// has the publishers execute the fence, by a process barrier between its announcement and its last look. A publisher
+// has come to it before its store, and then looks after the announcement, and rings; or after its store, which the
+// sleeper's last look sees. That interrupts the peers' CPUs, once for each sleep amid a batch, so it is not done where
+// waits are short: inside one node. (A rank that is alone on its node has no such peers.)
+//
+// The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it does not
+// spin there. It does not yield either: that would give a computing thread a whole time slice, while a sleeper is woken
+// at once. It leaves the driver's place to a thread that waits (`Driver::seek`) and sleeps until that one hands over
+// (`hand_over`, which every thread calls that has held the place).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <kolo/types.hpp>
+
+#include "engine/control_loop.hpp"
+#include "engine/deadlines.hpp"
+#include "engine/engine_state.hpp"
+#include "engine/execution.hpp"
+#include "engine/messages.hpp"
+
+namespace kolo::engine {
+
+class Engine;
+
+class Driving {
+ public:
+  /// The longest sleep of the background thread while something is open that rings no bell when it moves.
+  static constexpr std::chrono::milliseconds kNap{1};
+  /// How long a thread that announces an error of its rank stays to see it delivered.
+  static constexpr std::chrono::seconds kFarewell{1};
+
+  Driving(EngineState& engine, ControlLoop& control_loop, Execution& execution, Messages& messages,
+          Deadlines& deadlines) noexcept
+      : engine_(engine), control_loop_(control_loop), execution_(execution), messages_(messages),
+        deadlines_(deadlines) {}
+
+  /// At the end of its scope a driver hands over, whatever has happened.
+  class KOLO_SCOPED_CAPABILITY HandOver {
+   public:
+    explicit HandOver(Driving& driving) noexcept KOLO_REQUIRES(kDriving) : driving_(driving) {}
+    ~HandOver() KOLO_RELEASE() { driving_.hand_over(); }
+    HandOver(const HandOver&) = delete;
+    HandOver& operator=(const HandOver&) = delete;
+
+   private:
+    Driving& driving_;
+  };
+
+  // -- threads inside a call
+  /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error: invalid_argument
+  /// inside a callback. The operation's own failure is left to be looked at.
+  void wait(Operation& operation, std::optional<base::Time> until) {
+    Operation* const one = &operation;
+    wait_all(Span<Operation* const>(&one, 1), until);
+  }
+  /// All of them. A driver's place is taken once for all.
+  void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
+  /// Waits for something beside the engine: drives while nobody else does, until `done` or until the time has come.
+  /// Never sleeps.
+  void help_until(const std::function<bool()>& done, base::Time until) KOLO_EXCLUDES(kDriving);
+  /// For the end: until `done` or until the time has come. Drives while anything moves, and sleeps while it does not:
+  /// then the background thread drives.
+  void drive_until(const std::function<bool()>& done, base::Time until) KOLO_EXCLUDES(kDriving);
+  /// Where this rank has been told that another one has left: waits for an operation for as long as it may take to fail
+  /// by itself, and to name that one.
+  void await_if_deserted(Operation& operation);
+  /// Ends an operation whose memory its caller wants back, whatever the other ranks do: a message alone, anything else
+  /// by a fatal error of this rank, which is announced but not waited for. The operation is done, and nothing touches
+  /// the memory, once this returns.
+  void end_now(Operation& operation, const std::string& reason);
+  /// Puts something into the mailbox. A full one the thread empties itself, where nobody else is at it.
+  void push(Submission&& submission) KOLO_EXCLUDES(kDriving) {
+    // NOLINTNEXTLINE(bugprone-use-after-move): what does not fit is not touched
+    while (!control_loop_.mailbox.try_push(std::move(submission))) make_space();
+  }
+  void make_space() KOLO_EXCLUDES(kDriving);
+  /// A pass has something to do: this thread makes it, where nobody else does.
+  void pass_now() KOLO_EXCLUDES(kDriving);
+  /// Throws Error (invalid_argument) inside a callback, where nobody may wait.
+  void check_may_wait();
+  /// Whether this thread is inside a callback of on_done, or inside the log sink on behalf of the engine.
+  [[nodiscard]] bool in_callback() { return engine_.deferred.is_here(); }
+  /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
+  void call_back(std::function<void(const Status&)> callback, const Status& status) noexcept {
+    engine_.deferred.run({std::move(callback), status, LogLevel::off, {}});
+  }
+  /// The engine that whoever waits for this operation drives. One that is used again mostly knows it: a copy counts.
+  void give_engine(Operation& operation) const {
+    const std::weak_ptr<Engine>& its = operation.engine;
+    if (its.owner_before(whole) || whole.owner_before(its)) operation.engine = whole;
+  }
+  /// Constant once it is made. A reference to compare with: `weak_from_this` counts each copy it makes.
+  std::weak_ptr<Engine> whole;
+
+  // -- the background thread
+  void run_background();
+
+  // -- the driver
+  /// One pass; whether anything moved.
+  bool progress() noexcept KOLO_REQUIRES(kDriving);
+  /// The end of everything that changes what others may wait for.
+  void end_pass() noexcept KOLO_REQUIRES(kDriving) { engine_.open.waiters.publish(); }
+  /// Whatever is thrown in `work` is a fatal error of this rank; true then, else what `work` says.
+  template <class Work>
+  bool guarded(Work&& work) noexcept KOLO_REQUIRES(kDriving) {
+    try {
+      return work();
+    } catch (...) {
+      engine_.ending.announce_exception();
+      return true;
+    }
+  }
+  /// Runs callbacks and writes records, without the lock.
+  void run_deferred() KOLO_REQUIRES(kDriving);
+  /// A driver's last act: lets go. What remains falls to the background thread, which is woken if it must be, once the
+  /// lock is free. An alarm is enough for a deadline that it does not know of, and for a batch that peers have to move
+  /// next: they ring, but their look may have missed us. `look`: this driver has brought batches further, and looks
+  /// once more now.
+  void hand_over(bool look = true) noexcept KOLO_RELEASE(kDriving);
+  /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
+  [[nodiscard]] bool has_work() const noexcept KOLO_REQUIRES(kDriving);
+  /// Whether the background thread, which alone gives work to a device, has batches or copies to look after there. It
+  /// is rung when they have come further, so it sleeps meanwhile. Any thread may ask: the counts are atomic.
+  [[nodiscard]] bool device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
+    return engine_.device != nullptr && (engine_.executor.open_on_device() > 0 || messages_.has_copies());
+  }
+
+ private:
+  bool pass() KOLO_REQUIRES(kDriving);
+  template <class Done>
+  std::optional<base::EventCount::Ticket> drive(const Done& done, std::optional<base::Time> until,
+                                                const base::WaitPolicy& policy) KOLO_RELEASE(kDriving);
+  [[nodiscard]] base::WaitPolicy policy_for(const Operation& operation);
+  [[nodiscard]] base::WaitPolicy brief_policy() const noexcept;
+  [[nodiscard]] bool may_be_brief() const noexcept;
+  bool poll_descriptors() noexcept KOLO_REQUIRES(kDriving);
+  bool handle_events(const Driver::Events& events) KOLO_REQUIRES(kDriving);
+  void hear(const Driver::Events& events) KOLO_REQUIRES(kDriving);
+  void sleep(bool burst) KOLO_REQUIRES(kDriving);
+  [[nodiscard]] bool has_duties() const noexcept KOLO_REQUIRES(kDriving);
+  [[nodiscard]] bool is_held_up() const noexcept KOLO_REQUIRES(kDriving);
+  [[nodiscard]] bool may_use_transport() const noexcept KOLO_REQUIRES(kDriving);
+  [[nodiscard]] control::Board::Sleep sleep_state() const noexcept KOLO_REQUIRES(kDriving);
+  [[nodiscard]] bool arm_transport() noexcept KOLO_REQUIRES(kDriving);
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> transport_nap() noexcept KOLO_REQUIRES(kDriving);
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(std::optional<std::chrono::nanoseconds> nap,
+                                                                   bool hears, base::Time now) noexcept
+      KOLO_REQUIRES(kDriving);
+  [[nodiscard]] base::Time next_due() noexcept KOLO_REQUIRES(kDriving);
+  void abort_batches() KOLO_REQUIRES(kDriving);
+
+  EngineState& engine_;
+  ControlLoop& control_loop_;
+  Execution& execution_ KOLO_GUARDED_BY(kDriving);
+  Messages& messages_;
+  Deadlines& deadlines_ KOLO_GUARDED_BY(kDriving);
+};
+
+}  // namespace kolo::engine

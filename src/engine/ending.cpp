@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/ending.hpp"
+
+#include <exception>
+#include <new>
+
+#include "control/sentences.hpp"
+
+namespace kolo::engine {
+
+void Ending::check_usable() const {
+  if (faulted()) {
+    const base::MutexLock lock(mutex_);
+    throw Error(status_);
+  }
+  if (is_stopped()) throw Error(ErrorCode::shut_down, "this context was shut down");
+}
+
+void Ending::announce_exception() noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    // What a call may fail with and the job go on is fatal here.
+    announce(is_fatal(error.code()) ? error.code() : ErrorCode::transport, error.status().message());
+  } catch (const std::bad_alloc&) {
+    announce(ErrorCode::transport, "there is no memory left");
+  } catch (const std::exception& error) {
+    announce(ErrorCode::transport, error.what());
+  } catch (...) {
+    announce(ErrorCode::transport, "an exception that is no std::exception");
+  }
+}
+
+void Ending::announce_loss(int rank, ErrorCode code, const std::string& reason) {
+  if (!may_use_backends()) {
+    record_if_due(base::now());  // what throws in every pass does not put the deadline off
+    return;
+  }
+  announced_ = Status(code, control::rank_lost({rank, code, reason}));
+  due = base::now() + announced_for_;
+  open_.due_at(due);
+  to_leader_.add(control::RankLost{rank, code, reason});
+}
+
+void Ending::record(const Status& status) {
+  if (faulted()) return;
+  {
+    const base::MutexLock lock(mutex_);
+    status_ = status;
+  }
+  recorded_.store(true, std::memory_order_release);
+  due = base::Time::max();
+  abort_due = true;
+  sets_.close_express();  // before anything is over because of that
+  open_.waiters.note_change();
+  if (inter_ != nullptr) inter_->abandon();
+  deferred_.log(LogLevel::error, status.message());
+  if (leader_ != nullptr) leader_->latch(status, -1);
+}
+
+}  // namespace kolo::engine

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/execution.hpp"
+
+#include <atomic>
+
+namespace kolo::engine {
+
+bool Execution::move(base::Time now) {
+  if (!engine_.ending.may_use_backends()) return false;
+  if (engine_.inter) engine_.inter->progress(now);  // first: what has come is tested for in this pass, not in the next
+  const data::Progress result = engine_.executor.progress(
+      engine_.driver.in_background(),
+      [this](Operation& member, const Status& outcome) {
+        Driver::assert_held();
+        finish(member, outcome);
+      },
+      [this](Batch& batch) {
+        Driver::assert_held();
+        finish(batch);
+      });
+  if (result != data::Progress::advanced) return false;
+  wake_peers();
+  return true;
+}
+
+/// Those that sleep amid a batch.
+void Execution::wake_peers() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the counters' stores stay before these looks
+  for (int rank = 0; rank < engine_.board.ranks(); ++rank) {
+    if (rank == engine_.topology.local_rank || !engine_.board.asleep_with_batches(rank)) continue;
+    engine_.link->wake(rank);
+    ++engine_.tally.wakeups_sent;
+  }
+}
+
+void Execution::finish(Batch& batch) {
+  if (batch.sibling == nullptr) engine_.participant.completed(batch.job.set);
+  if (batch.absence.is_own) return;
+  engine_.tally.bytes_in_place += batch.job.bytes_in_place;
+  for (std::size_t i = 0; i < batch.members.size(); ++i) {
+    if (batch.members[i]) finish(*batch.members[i], batch.outcome_of(i));
+  }
+}
+
+void Execution::finish(Operation& member, const Status& outcome) {
+  engine_.tally.tensors += member.buffers.size();
+  for (std::size_t i = 0; i < member.buffers.size(); ++i) {
+    engine_.tally.bytes +=
+        static_cast<std::uint64_t>(member.buffers[i].elements) * size_of(member.signature->tensors[i].dtype);
+  }
+  engine_.open.complete(member, outcome);
+}
+
+}  // namespace kolo::engine

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Executing: the batches of the log, from their start to the end of each operation. The executor (executor.hpp) runs a
+// batch; this has the transport between nodes move in between, ends the operations, and wakes peers of the node that
+// sleep amid a batch.
+//
+// The driver's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/engine_state.hpp"
+
+namespace kolo::engine {
+
+class Execution {
+ public:
+  explicit Execution(EngineState& engine) noexcept : engine_(engine) {}
+
+  /// Starts a batch, as Executor::run.
+  void start(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number)
+      KOLO_REQUIRES(kDriving) {
+    engine_.executor.run(set, std::move(members), plan_key, number);
+    ring_for_device();
+  }
+  void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence)
+      KOLO_REQUIRES(kDriving) {
+    engine_.executor.run_without(set, std::move(members), absence);
+    ring_for_device();
+  }
+  void remove_set(core::SetId set) KOLO_REQUIRES(kDriving) {
+    engine_.executor.remove_set(set);
+    ring_for_device();
+  }
+  /// Moves open batches; whether any has come further.
+  bool move(base::Time now) KOLO_REQUIRES(kDriving);
+
+  /// Whether passes of the background thread can move an open batch.
+  [[nodiscard]] bool can_move() const noexcept KOLO_REQUIRES(kDriving) {
+    return engine_.executor.open() > 0 && !engine_.ending.is_announced();
+  }
+  /// Whether an open batch may go on though nothing rings: peers of the node publish how far they have come by plain
+  /// stores, and some transports tell nothing.
+  [[nodiscard]] bool moves_unheard() const noexcept KOLO_REQUIRES(kDriving) {
+    return can_move() &&
+           (engine_.topology.local_size() > 1 || engine_.inter == nullptr || engine_.inter->event_fd() < 0);
+  }
+
+ private:
+  /// A device's work is given to it by the background thread alone.
+  void ring_for_device() noexcept KOLO_REQUIRES(kDriving) {
+    if (engine_.executor.open_on_device() > 0 && !engine_.driver.in_background()) engine_.driver.ring();
+  }
+  void wake_peers() KOLO_REQUIRES(kDriving);
+  void finish(Batch& batch) KOLO_REQUIRES(kDriving);
+  void finish(Operation& member, const Status& outcome) KOLO_REQUIRES(kDriving);
+
+  EngineState& engine_;
+};
+
+}  // namespace kolo::engine

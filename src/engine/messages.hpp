@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages between two ranks, which go by no log. data/p2p/messenger.hpp moves them; this says which thread moves them
+// when, and how a call waits for its own.
+//
+// A thread inside a synchronous call looks for as long as a peer takes that is on its way, or as data moves, without
+// the driver's place. After that the message becomes an operation, and the thread waits as for any other one: it
+// drives, then it sleeps. The driver moves all messages in every pass. Like the transport they are armed before a
+// sleep.
+//
+// Tensors of a device are copied to and from memory of the host (device_messages.hpp).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <kolo/types.hpp>
+
+#include "data/p2p/message.hpp"
+#include "engine/device_messages.hpp"
+#include "engine/engine_state.hpp"
+#include "engine/message_operation.hpp"
+
+namespace kolo::engine {
+
+class Driving;
+
+class Messages {
+ public:
+  /// `driving` is used from the first call on.
+  Messages(EngineState& engine, Driving& driving) noexcept
+      : engine_(engine), driving_(driving), copies_(engine.device ? &engine.device->copies() : nullptr) {}
+
+  // -- any thread
+  /// Once, before any other call, when the engine's own address is known.
+  void make_sent();
+  /// Sends and receives messages, two at most, and waits until all are done, with whatever outcome. Throws Error:
+  /// invalid_argument inside a callback, and what is fatal.
+  void transfer(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
+  /// The same of messages of which a device has one.
+  void transfer(Span<const std::shared_ptr<MessageOperation>> operations,
+                std::optional<std::chrono::nanoseconds> timeout);
+  /// Starts to, without waiting. Its operation has all that it needs: where the tensor lies on a device, memory of the
+  /// host, and the copy between the two.
+  void submit(const std::shared_ptr<MessageOperation>& operation, std::optional<std::chrono::nanoseconds> timeout);
+  /// Sends a short message of the CPU's memory, if that can be done at once: returns the operation of all such sends.
+  /// Null: nothing has been done.
+  [[nodiscard]] OperationPtr try_send(const p2p::Message& message);
+  /// Takes a receive back that has no message yet; whether it had none. It is done soon.
+  bool cancel(Operation& receive);
+  /// Copies to or from a device that are not over.
+  [[nodiscard]] bool has_copies() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return copies_.open() > 0; }
+
+  // -- the driver
+  /// A message of a device has reached the driver: a send, or a receive that was done at once.
+  void admit(MessageOperation& operation) KOLO_REQUIRES(kDriving);
+  /// One pass; whether anything moved.
+  bool move(base::Time now) KOLO_REQUIRES(kDriving);
+  /// The engine is about to sleep: has peers ring when messages can go on. False: some can already.
+  [[nodiscard]] bool arm() noexcept KOLO_REQUIRES(kDriving);
+  /// Ends all that are open, and those that come later: without a fatal error, copies go on.
+  void close(const Status& status) KOLO_REQUIRES(kDriving);
+  void fail(const Status& status) KOLO_REQUIRES(kDriving);
+  /// Whether a tensor of these begins in this memory.
+  [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes) KOLO_REQUIRES(kDriving) {
+    return engine_.messenger.uses(begin, bytes) || copies_.uses(begin, bytes);
+  }
+
+ private:
+  [[nodiscard]] bool look_out(p2p::Message& message);
+  [[nodiscard]] int pauses_a_look() const noexcept;
+  [[nodiscard]] bool hand_over(p2p::Message& message, MessageOperation* owner,
+                               std::optional<std::chrono::nanoseconds> timeout);
+  void wait_for(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
+  void give_up(const std::string& reason);
+  void give_up(Span<p2p::Message* const> messages);
+  void look_after_others();
+  void look_soon();
+
+  bool move_copies() KOLO_REQUIRES(kDriving);
+  bool take_ended() KOLO_REQUIRES(kDriving);
+  void end(MessageOperation& operation) KOLO_REQUIRES(kDriving);
+  void complete(MessageOperation& operation, const Status& status) KOLO_REQUIRES(kDriving);
+
+  EngineState& engine_;
+  Driving& driving_;
+  DeviceMessages copies_ KOLO_GUARDED_BY(kDriving);
+  std::shared_ptr<MessageOperation> sent_;  // that has succeeded: constant
+};
+
+}  // namespace kolo::engine

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/submitter.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "data/kernels/float_mode.hpp"
+
+namespace kolo::engine {
+namespace {
+
+/// So much a thread that submits moves by itself: it takes a fraction of what waking another thread takes.
+constexpr std::int64_t kSmallBytes = 16 << 10;
+/// How often a submitter looks again for what others have said while it spoke.
+constexpr int kLooks = 4;
+
+bool is_small(const Operation& operation) noexcept {
+  return operation.signature->device == DeviceKind::cpu && operation.bytes() <= kSmallBytes;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- by name
+
+void Submitter::submit(OperationPtr operation, bool quiet) {
+  driving_.give_engine(*operation);
+  driving_.push({Command::submit, std::move(operation)});
+  if (!quiet) tell_engine();
+}
+
+void Submitter::end_step(core::SetId set) {
+  engine_.ending.check_usable();
+  driving_.push({Command::end_step, nullptr, set});
+  tell_engine();
+}
+
+// ---------------------------------------------------------------- in the order of the set's sequence
+
+void Submitter::call(SetState& set, OperationPtr operation) {
+  Sequence& sequence = set.sequence;
+  driving_.give_engine(*operation);
+  note_thread(set);
+  while (!sequence.try_call(operation, control_loop_.mailbox)) driving_.make_space();
+  tell_engine();
+}
+
+Sequence::Reservation Submitter::begin_call(SetState& set) {
+  note_thread(set);
+  return set.sequence.begin();
+}
+
+void Submitter::end_call(SetState& set, Sequence::Reservation& reserved, OperationPtr by_log) {
+  const bool is_lost = reserved.has_spoken && !reserved.has_avoided && !by_log;
+  if (by_log) driving_.give_engine(*by_log);
+  while (!set.sequence.try_end(reserved, by_log, control_loop_.mailbox)) driving_.make_space();
+  if (is_lost) {
+    engine_.driver.take_over();
+    const Driving::HandOver after(driving_);
+    driving_.guarded([this]() KOLO_REQUIRES(kDriving) {
+      engine_.ending.announce(ErrorCode::user_exception,
+                              "an exception kept it from making a call that other ranks wait for");
+      return true;
+    });
+  }
+  if (reserved.had_others) tell_engine();
+}
+
+void Submitter::note_thread(SetState& set) {
+  if (!engine_.logger->enabled(LogLevel::debug) || !set.sequence.is_second_thread()) return;
+  KOLO_LOG(*engine_.logger, debug) << "more than one thread makes unnamed calls in "
+                                   << (set.words.empty() ? "the world" : set.words)
+                                   << ": all ranks must make them in one order; give names, or a group to each thread";
+}
+
+OperationPtr Submitter::join(SetState& set, bool counts, std::optional<std::chrono::nanoseconds> timeout, bool waits) {
+  engine_.ending.check_usable();
+  driving_.check_may_wait();  // for the reservation
+  const auto signature = std::make_shared<core::Signature>();
+  signature->kind = core::CollectiveKind::barrier;
+  auto operation = std::make_shared<Operation>();
+  operation->signature = signature;
+  operation->is_join = true;
+  driving_.give_engine(*operation);
+  operation->timeout = timeout;
+  operation->entry = &set.sequence.join_entry();
+  operation->call = set.sequence.begin_join();
+  driving_.push({counts ? Command::join_counted : Command::join, operation, set.number});
+  if (!waits) tell_engine();
+  return operation;
+}
+
+// ---------------------------------------------------------------- sets
+
+SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
+  engine_.ending.check_usable();
+  driving_.check_may_wait();
+  // Threads that ask for the same set do so one after another.
+  std::vector<std::int32_t> ascending = ranks;
+  std::sort(ascending.begin(), ascending.end());
+  std::string key = "kolo.set";  // no program's
+  for (const std::int32_t rank : ascending) key += " " + std::to_string(rank);
+  core::Signature signature;
+  signature.kind = core::CollectiveKind::add_process_set;
+  signature.ranks = ranks;
+  signature.names = {name};
+  const auto operation = std::make_shared<Operation>();
+  operation->signature = std::make_shared<const core::Signature>(std::move(signature));
+  operation->entry = &engine_.world->names.claim_in_turn(key + '\0' + name);
+  driving_.give_engine(*operation);
+  driving_.push({Command::make_set, operation});
+  driving_.wait(*operation, std::nullopt);
+  if (operation->failed()) throw Error(operation->outcome());
+  return std::move(operation->outputs.first.set);
+}
+
+void Submitter::drop_set(core::SetId set) {
+  if (engine_.ending.is_stopped()) return;
+  driving_.push({Command::drop_set, nullptr, set});
+  tell_engine();
+}
+
+// ---------------------------------------------------------------- questions
+
+void Submitter::note_awaited(Operation& operation) {
+  if (!operation.done() && engine_.open.waiters.mark(operation)) tell_engine();
+}
+
+std::vector<int> Submitter::late_ranks(const OperationPtr& operation, base::Time until) {
+  if (operation->done() || operation->message != nullptr) return {};
+  driving_.check_may_wait();
+  operation->forget_late();
+  driving_.push({Command::ask, operation});
+  driving_.pass_now();
+  return operation->sleep_until_late(until);
+}
+
+// ---------------------------------------------------------------- what a thread says by itself
+
+void Submitter::tell_engine() {
+  if (engine_.driver.nobody_looks() && !say_at_once()) engine_.driver.ring_if_asleep();
+}
+
+/// What a thread has to say to an engine that sleeps it says itself: that costs less than to wake the background thread
+/// for it, which often shares this thread's CPU. A lone small tensor it also brings as far as it comes; what comes of
+/// it later wakes the engine. One of a burst (OpenOperations) is left to who waits for it, or to the background thread
+/// after a nap. Callbacks are not for who does not wait, and may hold a lock that they want: whoever is handed the
+/// driver's place runs them.
+/// False: nothing was done.
+bool Submitter::say_at_once() {
+  if (!engine_.driver.try_look()) return false;
+  if (engine_.ending.faulted() || engine_.ending.is_closed() || driving_.device_moves()) {
+    engine_.driver.look_away();
+    return false;
+  }
+  if (engine_.open.is_burst()) {
+    engine_.driver.nap(base::now() + Driving::kNap);
+    engine_.driver.look_away();
+    return true;
+  }
+  engine_.driver.take();
+  bool lone = false;
+  // Once more for what others say meanwhile: as long as that is not for the background thread anyway.
+  for (int look = 0; look < kLooks && (look == 0 || driving_.has_work()); ++look) {
+    lone = false;
+    driving_.guarded([&]() KOLO_REQUIRES(kDriving) { return lone = say(); });
+    engine_.open.waiters.note_change();
+    driving_.end_pass();
+  }
+  driving_.hand_over(lone);
+  return true;
+}
+
+/// One look; whether there is a lone small tensor, and batches have been brought further.
+bool Submitter::say() {
+  const kernels::FloatMode float_mode;
+  const base::Time now = base::now();
+  const bool awaited = engine_.open.waiters.look();
+  control_loop_.take_submissions(now);
+  engine_.participant.set_awaiting(awaited);
+  control_loop_.publish();
+  const bool lone = engine_.open.size() == 1 && is_small(engine_.open[0]);
+  if (engine_.leader) engine_.leader->step(now);
+  if (lone) control_loop_.read_log();
+  if (engine_.leader) engine_.leader->wake_ranks();
+  while (lone && execution_.move(now)) {
+  }
+  if (lone) messages_.move(now);  // the transport has been moved, and has perhaps brought theirs
+  control_loop_.publish();
+  return lone;
+}
+
+}  // namespace kolo::engine

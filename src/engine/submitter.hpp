@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Submitting: how threads of the program give the engine something to do.
+//
+// A submission goes into the mailbox. Waking the background thread for it costs more than most of the work it would do.
+// A thread that submits to a sleeping engine therefore publishes its request itself, and moves a small tensor as far as
+// it goes (`say_at_once`). A batch that peers have to move next gets an alarm, behind the ring that they give.
+// Submissions come in bursts: with many operations open the thread naps, and only peers and the end of the nap wake it.
+//
+// Any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/express.hpp"
+#include "engine/control_loop.hpp"
+#include "engine/driving.hpp"
+#include "engine/engine_state.hpp"
+#include "engine/execution.hpp"
+#include "engine/express_data.hpp"
+#include "engine/messages.hpp"
+#include "engine/submission.hpp"
+
+namespace kolo::engine {
+
+class Submitter {
+ public:
+  Submitter(EngineState& engine, Driving& driving, ControlLoop& control_loop, Execution& execution,
+            Messages& messages) noexcept
+      : engine_(engine), driving_(driving), control_loop_(control_loop), execution_(execution), messages_(messages) {}
+
+  // -- by name
+  /// Submits an operation whose entry the caller has claimed. `quiet`: the caller waits right away, and need not have
+  /// the background thread woken.
+  void submit(OperationPtr operation, bool quiet);
+  void end_step(core::SetId set);
+
+  // -- in the order of the set's sequence
+  /// Makes an asynchronous call without a name: the next one of the set's sequence.
+  void call(SetState& set, OperationPtr operation);
+  /// Begins a blocking one: reserves the next number, waiting for other threads' blocking calls. `end_call` follows.
+  [[nodiscard]] Sequence::Reservation begin_call(SetState& set);
+  /// The reserved call, on the CPU's memory, avoids the log where it can (control/express.hpp); whether it has. Throws
+  /// Error: it has, and failed.
+  [[nodiscard]] bool express(SetState& set, Sequence::Reservation& reserved, const ExpressCall& call);
+  /// Ends the reservation. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not
+  /// made, which is a fatal error if peers know of it.
+  void end_call(SetState& set, Sequence::Reservation& reserved, OperationPtr by_log);
+  /// This rank submits nothing more in the set until all members have joined: the operation's end, with the last of
+  /// them (`Output::last`). `counts`: averages are over it meanwhile. `waits`: the caller waits right away. Throws
+  /// Error.
+  [[nodiscard]] OperationPtr join(SetState& set, bool counts, std::optional<std::chrono::nanoseconds> timeout,
+                                  bool waits);
+
+  // -- sets
+  /// Makes the set of these ranks, in this order, this one among them; every one of them calls it. Waits. Throws Error.
+  [[nodiscard]] SetStatePtr make_set(const std::vector<std::int32_t>& ranks, const std::string& name);
+  /// This rank has done with a set, once: it submits nothing more there. Never waits.
+  void drop_set(core::SetId set);
+
+  // -- questions
+  /// Somebody waits for an open operation, or asks about it, without driving.
+  void note_awaited(Operation& operation);
+  /// Asks all nodes who has not submitted an operation, which is open or done, and waits for the answer until the time
+  /// has come at most. Ranks of its set; none: all have, it is done, or nobody knows. Throws Error (invalid_argument)
+  /// inside a callback.
+  [[nodiscard]] std::vector<int> late_ranks(const OperationPtr& operation, base::Time until);
+
+ private:
+  void tell_engine() KOLO_EXCLUDES(kDriving);
+  [[nodiscard]] bool say_at_once() KOLO_EXCLUDES(kDriving);
+  bool say() KOLO_REQUIRES(kDriving);
+  void note_thread(SetState& set);
+  control::Express::Verdict await_verdict(control::Express& express);
+
+  EngineState& engine_;
+  Driving& driving_;
+  ControlLoop& control_loop_;
+  Execution& execution_ KOLO_GUARDED_BY(kDriving);
+  Messages& messages_;
+};
+
+}  // namespace kolo::engine
