@@ -23,6 +23,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include "base/settings.hpp"
@@ -138,6 +140,31 @@ class Board {
   std::vector<PartReader> receiving_;  // by local rank
   std::vector<bool> gone_;             // by local rank
   std::uint64_t log_reusable_ = 0;     // all cursors are beyond this position
+};
+
+/// Messages of a rank to its leader, in order. Those that the board's ring has no space for wait here. One thread at a
+/// time.
+class ToLeader {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return messages_.empty(); }
+  /// Whole or, where there is no memory, not at all.
+  void add(const UpMessage& message) {
+    Bytes bytes;
+    encode(message, bytes);
+    messages_.push_back(std::move(bytes));
+  }
+  /// Posts what the ring has space for; how many messages that was.
+  std::size_t post(Board& board) {
+    std::size_t posted = 0;
+    while (!messages_.empty() && board.post(ByteView(messages_.front().data(), messages_.front().size()))) {
+      messages_.pop_front();
+      ++posted;
+    }
+    return posted;
+  }
+
+ private:
+  std::deque<Bytes> messages_;
 };
 
 }  // namespace kolo::control

@@ -8,7 +8,6 @@
 
 #include "base/check.hpp"
 #include "control/sentences.hpp"
-#include "control/take_messages.hpp"
 
 namespace kolo::control {
 namespace {

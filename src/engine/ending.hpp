@@ -26,7 +26,6 @@
 #include "engine/driver.hpp"
 #include "engine/open_operations.hpp"
 #include "engine/sets.hpp"
-#include "engine/to_leader.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::engine {
@@ -36,7 +35,7 @@ class Ending {
   /// `announced_for`: how long an announced error waits for the log to bring it. `leader`: null where this rank leads
   /// no node. `inter`: null with one node. All that is
   /// referred to outlives this.
-  Ending(int rank, base::Duration announced_for, ToLeader& to_leader, control::Leader* leader, Sets& sets,
+  Ending(int rank, base::Duration announced_for, control::ToLeader& to_leader, control::Leader* leader, Sets& sets,
          OpenOperations& open, transport::InterNode* inter, Deferred& deferred) noexcept
       : rank_(rank), announced_for_(announced_for), to_leader_(to_leader), leader_(leader), sets_(sets), open_(open),
         inter_(inter), deferred_(deferred) {}
@@ -105,7 +104,7 @@ class Ending {
  private:
   const int rank_;
   const base::Duration announced_for_;
-  ToLeader& to_leader_ KOLO_GUARDED_BY(kDriving);
+  control::ToLeader& to_leader_ KOLO_GUARDED_BY(kDriving);
   control::Leader* const leader_ KOLO_PT_GUARDED_BY(kDriving);
   Sets& sets_ KOLO_GUARDED_BY(kDriving);
   OpenOperations& open_ KOLO_GUARDED_BY(kDriving);

@@ -25,7 +25,6 @@
 #include "engine/open_operations.hpp"
 #include "engine/sets.hpp"
 #include "engine/tally.hpp"
-#include "engine/to_leader.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
 #include "transport/peer_memory.hpp"
@@ -82,7 +81,7 @@ struct EngineState {
 
   // -- the driver's
   control::Participant participant KOLO_GUARDED_BY(kDriving);
-  ToLeader to_leader KOLO_GUARDED_BY(kDriving);
+  control::ToLeader to_leader KOLO_GUARDED_BY(kDriving);
   const std::unique_ptr<control::Leader> leader KOLO_PT_GUARDED_BY(kDriving);  ///< null: this rank leads no node
   Tally tally KOLO_GUARDED_BY(kDriving);
   Sets sets KOLO_GUARDED_BY(kDriving);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/take_messages.hpp"
+#include "control/leader.hpp"
 
 #include <gtest/gtest.h>
 
