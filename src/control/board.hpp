@@ -147,7 +147,7 @@ class Board {
 class ToLeader {
  public:
   [[nodiscard]] bool empty() const noexcept { return messages_.empty(); }
-  /// Whole or, where there is no memory, not at all.
+  /// Adds the whole message, or throws without a change if there is no memory.
   void add(const UpMessage& message) {
     Bytes bytes;
     encode(message, bytes);

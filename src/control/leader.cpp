@@ -46,7 +46,8 @@ void for_each_part(ByteView frame, Visit visit) {
   }
 }
 
-/// Whether ranks that sleep must read this entry now. What follows at once, or concerns leaders alone, wakes nobody.
+/// Whether sleeping ranks must read this entry now. An entry that is followed by another at once, or that concerns only
+/// leaders, wakes no rank.
 bool wakes_ranks(const LogEntry& entry) {
   if (const auto* query = std::get_if<Query>(&entry)) return query->deadline;
   return !std::holds_alternative<Assigned>(entry) && !std::holds_alternative<PlanVoided>(entry);
@@ -98,8 +99,8 @@ std::unique_ptr<Sequencer> make_sequencer(const core::Topology& topology, const 
   options.capacity = static_cast<std::uint32_t>(settings.cache_capacity);
   options.sets_per_rank = static_cast<std::uint32_t>(settings.groups);
   options.plan = settings.plan;
-  // Ranks wait for an answer that long. They answer the root's question in half of it, so that one that is silent does
-  // not make the root seem so.
+  // Ranks wait this long for an answer. The root waits only half of it for theirs, so that a silent rank does not make
+  // the root look silent.
   options.latch_timeout_s = settings.latch_timeout_s / 2;
   options.speaks_through = speakers(topology, static_cast<int>(settings.tree_fanout));
   return std::make_unique<Sequencer>(options);
@@ -209,8 +210,8 @@ void Leader::scan_counts(int local_rank, std::uint64_t rung) {
     ++seen.publications;
     relay_.on_count(static_cast<std::size_t>(local_rank), id, CountWord::unpack(word));
   }
-  // A rank ends its step before it submits for the next: who has seen one of those must hear of the end, too, before
-  // he decides, or the tensor is taken for the old step's.
+  // A rank ends its step before it submits for the next one. If such a submission has been seen, the end of step must
+  // be read before the sequencer decides; otherwise the tensor would count for the old step.
   scan_count(local_rank, core::kSteps);
   seen.publications = std::max(seen.publications, rung);
 }

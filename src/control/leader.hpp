@@ -6,11 +6,11 @@
 //         hands what comes out to the parent node - or, on the root, to the sequencer
 //   down  hands each new log entry to its relay, then to the nodes below, then to the node's log, and wakes who sleeps
 //
-// Frames between leaders carry several messages: a u32 length and the bytes of each. A message of no bytes is no word
-// of the protocol: on the way up it asks whether the leader above runs, on the way down it says so. A leader asks when
-// it passes on that a deadline has passed. If nothing at all comes down within half of KOLO_LATCH_TIMEOUT_S, it ends
-// the log for its node and those below with a fatal error that names the leader above. So a stopped leader is named by
-// the nodes below it, as it is named by the ranks of its own node, which see that it reads no messages.
+// Frames between leaders carry several messages: a u32 length and the bytes of each. An empty message is a probe: on
+// the way up it asks whether the leader above runs, on the way down it answers. A leader asks when it passes on that a
+// deadline has passed. If nothing at all comes down within half of KOLO_LATCH_TIMEOUT_S, it ends the log for its node
+// and those below with a fatal error that names the leader above. The nodes below therefore name a stopped leader, and
+// so do the ranks of its own node, which see that it reads no messages.
 //
 // A laggard that has not read the log yet holds up the node's ring, not the leader: entries wait here in order.
 #pragma once
@@ -35,10 +35,9 @@
 
 namespace kolo::control {
 
-/// Takes all messages that a rank has posted out of the board, and returns how often its doorbell had rung by then: no
-/// message has rung that was not taken, and the counts before those that were have rung. A rank goes on posting
-/// meanwhile: so the bell is read behind the last message, and before a look that found none.
-/// (`AnyBoard`: Board.)
+/// Takes all messages that a rank has posted out of the board, and returns a value of its doorbell: all messages up to
+/// that value have been taken, and all counts before these messages are included in it. Because the rank may post
+/// meanwhile, the doorbell is read after the last message, and before a look that finds none. (`AnyBoard`: Board.)
 template <class AnyBoard>
 std::uint64_t take_messages(AnyBoard& board, int local_rank, Bytes& scratch, std::deque<UpMessage>& messages) {
   std::uint64_t rung = 0;
@@ -98,7 +97,7 @@ class Leader final : private ControlChannel::Handler {
   /// The log has ended (faulted or closed): a peer that goes away from here on is no loss.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] const LeaderCounters& counters() const noexcept { return counters_; }
-  /// Any set of the log, as people speak of it; empty: the world's, and one that is gone.
+  /// The text for a set of the log; empty for the world, and for a removed set.
   [[nodiscard]] std::string words_of(core::SetId set) const;
 
  private:

@@ -17,7 +17,8 @@
 namespace kolo::engine {
 namespace {
 
-/// What says that this rank has made calls without a name in the world: it is for the leader what a count of a name is.
+/// Whether the message says that this rank has made calls without a name in the world; for the leader it is like a
+/// count of a name.
 bool is_of_world_sequence(const control::UpMessage& message) noexcept {
   const auto* const grown = std::get_if<control::SequenceGrown>(&message);
   return grown != nullptr && grown->set == core::kGlobalSet;
@@ -164,7 +165,7 @@ void ControlLoop::leave() {
 bool ControlLoop::publish() {
   control::Outbox& outbox = engine_.participant.outbox();
   if (outbox.empty() && engine_.to_leader.empty()) return false;
-  // Parts of a message that does not fit yet are for the leader, too: it makes the space.
+  // The leader must also read the parts of a message that does not fit yet: that makes space.
   bool counts = std::any_of(outbox.messages.begin(), outbox.messages.end(), is_of_world_sequence);
   bool loud =
       !engine_.to_leader.empty() || !std::all_of(outbox.messages.begin(), outbox.messages.end(), is_of_world_sequence);
@@ -289,7 +290,7 @@ void ControlLoop::on(const control::RunBatch& batch) {
   start_without(batch.set, std::move(members), {batch.uncounted, is_absent});
 }
 
-/// What this rank takes part with where it is absent. Throws Error (unsupported): a fatal error.
+/// The operations with which an absent rank takes part in a batch. Throws Error (unsupported): a fatal error.
 std::vector<OperationPtr>
 ControlLoop::stand_ins(core::SetId set, const std::vector<std::shared_ptr<const core::Signature>>& signatures) {
   const bool on_device = std::any_of(signatures.begin(), signatures.end(),
@@ -378,7 +379,7 @@ void ControlLoop::on(const control::JoinDone& done) {
 
 // ---------------------------------------------------------------- ends
 
-/// A peer of this node is gone. What it said last comes first: after the end of the log it is no loss.
+/// A peer of this node is gone. Its last messages are read first: after the end of the log its end is no loss.
 void ControlLoop::on_death(int local_rank) {
   for (const transport::NodeLink::Liveness& peer : engine_.link->liveness()) {
     if (peer.local_rank == local_rank) engine_.driver.poller().remove(peer.fd);
@@ -400,9 +401,10 @@ void ControlLoop::on_death(int local_rank) {
       Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
 }
 
-/// A rank that leaves closes its connections to this one, and what the log says of that may come later: by another
-/// connection. It does so only when all have left, so a rank that has not left itself knows a loss at once. Else the
-/// loss is kept, and the control connections tell: a process that has ended, or the end of the log. True: it is told.
+/// Decides whether lost connections of the transport are lost ranks. A rank that leaves closes its connections, and the
+/// log entry about that may come later, by another connection. It closes them only when all have left. If this rank has
+/// not left, a closed connection is therefore a loss. Otherwise the loss is kept until the control connections show a
+/// dead process or the end of the log. Returns whether a loss was announced.
 bool ControlLoop::judge_losses() {
   std::vector<Ending::Loss>& losses = engine_.ending.losses;
   if (losses.empty()) return false;
@@ -419,8 +421,8 @@ bool ControlLoop::judge_losses() {
   return is_any;
 }
 
-/// The log has ended: all ranks have left, or one of those that have and that this one hears the log from is gone. What
-/// is not in it will never run.
+/// The log has ended: all ranks have left, or a leader that has left and from which this rank gets the log is gone.
+/// Operations that are not in the log will never run.
 void ControlLoop::close_log() {
   engine_.open.waiters.note_change();  // a peer's end closes it outside a pass, too
   engine_.sets.close_express();

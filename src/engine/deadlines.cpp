@@ -9,7 +9,7 @@
 namespace kolo::engine {
 namespace {
 
-/// Of what a program asks about, in seconds.
+/// The least wait that a question reports, in seconds.
 constexpr double kLeastWait = 1e-9;
 
 }  // namespace
@@ -113,8 +113,8 @@ std::string Deadlines::describe(const Operation& operation) const {
   return control::subject(engine_.sets.words_of(wait.set), wait.name, wait.round, wait.members);
 }
 
-/// Who should have answered this rank's question: its leader, if it has not even read it, else the rank that decides,
-/// or whoever stands between the two.
+/// Text: which rank should have answered this rank's question. It is the leader if it has not read the question, else
+/// rank 0 or a leader between the two.
 std::string Deadlines::describe_silence() const {
   const std::string stopped = "; its process is stopped, or kept from running";
   const int leader = engine_.topology.leader_of(engine_.topology.node);
@@ -141,7 +141,7 @@ void Deadlines::answer_all() {
   }
 }
 
-/// What some thread of this rank has waited for longest, of what is not in the log yet.
+/// The operation that is not in the log yet and for which a thread of this rank has waited longest.
 std::optional<control::Answer::Wait> Deadlines::oldest_wait() const {
   const Operation* oldest = nullptr;
   for (const Operation* operation : engine_.open) {

@@ -9,8 +9,8 @@
 //               noticed
 //   recorded    after KOLO_LATCH_TIMEOUT_S without an outcome the rank fails by itself
 //
-// The sequencer's questions to this rank wait here, too. What a rank says of itself should be said once nothing more
-// can be moved here; a rank that always has something to move answers all the same, soon.
+// The sequencer's questions to this rank (control::Query) wait here, too. A rank answers when nothing more can be moved
+// here, and after `kLongest` in any case.
 //
 // The driver's.
 #pragma once
@@ -34,7 +34,7 @@ class Deadlines {
     return now >= engine_.open.next_due() || now >= engine_.ending.due;
   }
   void check(base::Time now) KOLO_REQUIRES(kDriving);
-  /// A program wants to know who is late. Of what runs, or is over, there is nobody to tell.
+  /// A program asks which ranks are late. If the batch runs or is over, no rank is late.
   void ask_who_is_late(Operation& operation, base::Time now) KOLO_REQUIRES(kDriving);
   /// The log says who is late.
   void report(const control::Stalled& stall) KOLO_REQUIRES(kDriving);

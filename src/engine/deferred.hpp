@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls of the program's own code: callbacks of on_done, and records for the log sink. Both may do anything that a
-// program may do: ask for metrics, destroy an arena, take a lock that a thread holds which waits for the engine. So
-// none of them runs, and nothing that a callback has captured is destroyed, while the driver's lock is held. A driver
-// collects them under the lock and runs them, in order, after it has let go of it.
+// Deferred calls of the program's code: callbacks of on_done, and records for the log sink. That code may ask for
+// metrics, destroy an arena, or take a lock of a thread that waits for the engine. It therefore never runs, and
+// captures of a callback are never destroyed, while the driver's lock is held. A driver collects the calls under the
+// lock, and runs them in order after it has released the lock.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class Deferred {
   void log(LogLevel level, std::string record) {
     if (logger_.enabled(level)) collected_.push_back({{}, {}, level, std::move(record)});
   }
-  /// Whatever the level: what a setting of its own asks for.
+  /// Writes a record whatever the log level, for settings that ask for it.
   void write(std::string record) { collected_.push_back({{}, {}, LogLevel::info, std::move(record)}); }
   /// Whether a record of this level is wanted.
   [[nodiscard]] bool logs(LogLevel level) const noexcept { return logger_.enabled(level); }

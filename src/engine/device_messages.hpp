@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages whose tensors lie on a device. Such a message is one of the CPU, in memory of its own, and has a copy beside
-// it: of a send from the tensor into that memory, from the call on; of a receive into the tensor, when all the data has
-// come. So messages of devices and of the CPU match, keep their order, time out and fail alike.
+// Messages whose tensors lie on a device. Such a message is an ordinary one in memory of the host, plus a copy: a send
+// copies the tensor into that memory, from the call on; a receive copies into the tensor when all data has come.
+// Messages of devices and of the CPU therefore match, keep their order, time out and fail alike.
 //
 //   send     begin, at the call  ->  copied: `Messenger::provide`, piece by piece  ->  the message ends: the operation
 //            is done, once nothing of the copy is under way

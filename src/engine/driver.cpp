@@ -60,7 +60,7 @@ void Driver::begin() noexcept {
 
 void Driver::end() {
   ending_.store(true, std::memory_order_release);
-  begin();  // should it not have begun
+  begin();  // if it has not begun
   ring();
   if (thread_.joinable()) thread_.join();
 }
@@ -86,7 +86,7 @@ bool Driver::try_take() {
   return true;
 }
 
-/// A driver that finds no reason to sleep would not let anybody in, were it not for `wanted_`.
+/// A driver that finds no reason to sleep gives way because of `wanted_`.
 void Driver::wait_for_lock() {
   wanted_.fetch_add(1);
   lock_.lock();

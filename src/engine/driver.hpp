@@ -10,17 +10,17 @@
 // held, and it changes by the moves of one table, `kMoves`, alone. It may be read without the lock, where what is read
 // only decides whether to try, or whether to ring once more.
 //
-// That nobody drives is announced on the board, because peers ring who sleeps: before a driver lets go for good it
-// announces that (`fall`, `leave`), looks once more, and then goes. Whoever publishes something writes it first and
-// looks at the announcement then; both sides are sequentially consistent (Board::announce_sleep), so one of them sees
-// the other. Threads of this rank that submit do the same by `nobody_looks`.
+// A driver announces on the board that no thread drives, because peers wake only sleeping ranks. Before a driver leaves
+// for good, it announces that (`fall`, `leave`), looks once more, and then goes. A publisher first writes, and then
+// looks at the announcement. All accesses are sequentially consistent (Board::announce_sleep), so at least one side
+// sees the other. Threads of this rank that submit do the same by `nobody_looks`.
 //
 // The place is what clang checks (base/mutex.hpp): functions take it, let go of it, or require it (`kDriving`), and
 // what it guards in the engine cannot be touched without it.
 //
-// A driver lets go of the lock for a moment, too: for callbacks (`step_aside`), and for threads that want the place
-// (`give_way`). Another one may take the place meanwhile, and announce at its end that nobody drives; who comes back
-// takes the announcement back.
+// A driver also releases the lock for a short time: for callbacks (`step_aside`), and for threads that want the place
+// (`give_way`). Another thread may take the place meanwhile, and announce at its end that no thread drives; the driver
+// that comes back withdraws that announcement.
 #pragma once
 
 #include <array>
@@ -61,8 +61,8 @@ class Driver {
   using Events = std::vector<base::Poller::Event>;
 
   enum class State : std::uint8_t {
-    asleep,      ///< nobody drives; the background thread sleeps until it is rung or something is due
-    napping,     ///< the same, but it looks at the mailbox soon by itself: submissions do not ring it
+    asleep,      ///< no thread drives; the background thread sleeps until it is rung or a deadline comes
+    napping,     ///< the same, but it will look at the mailbox soon by itself, so submissions do not ring it
     beside,      ///< it sleeps, and has left the place to threads that seek it
     background,  ///< the background thread drives
     falling,     ///< the background thread has announced that nobody drives, and looks once more
@@ -110,8 +110,9 @@ class Driver {
   [[nodiscard]] bool is_ending() const noexcept { return ending_.load(std::memory_order_acquire); }
 
   // -- any thread, without the lock
-  /// Whether what was published just now waits for somebody to drive: nobody does, and nobody looks soon. The mailbox's
-  /// push and this look are sequentially consistent, as are the announcement of sleep and the look that follows it.
+  /// Whether a submission that was pushed just now needs a ring: no thread drives, and none will look soon. The
+  /// mailbox's push and this look are sequentially consistent, as are the announcement of sleep and the look that
+  /// follows it.
   [[nodiscard]] bool nobody_looks() const noexcept {
     return board_.asleep(board_.local_rank()) && state_.load(std::memory_order_acquire) != State::napping;
   }
@@ -120,14 +121,14 @@ class Driver {
     if (nobody_looks() && !rung_.exchange(true)) ring();
   }
   void ring() noexcept { link_.wake(board_.local_rank()); }
-  /// The place, if it is free: whether it was.
+  /// Takes the place if it is free. Returns whether it was.
   [[nodiscard]] bool try_take() KOLO_TRY_ACQUIRE(true, kDriving);
   /// The lock alone, if it is free: to see whether the place is worth taking. `take` follows, or `look_away`.
   [[nodiscard]] bool try_look() KOLO_TRY_ACQUIRE(true, kDriving) { return lock_.try_lock(); }
-  /// The place, as soon as who has it gives way.
+  /// Takes the place as soon as the present driver gives way.
   void take_over() KOLO_ACQUIRE(kDriving);
-  /// The place, unless another thread inside a call has it; false: given up, because that one keeps it, or `done`. The
-  /// background thread leaves it to who seeks it.
+  /// Takes the place, unless another thread inside a call keeps it or `done` is true (then false). The background
+  /// thread leaves the place to a thread that seeks it.
   [[nodiscard]] bool seek(const std::function<bool()>& done) KOLO_TRY_ACQUIRE(true, kDriving);
 
   // -- with the lock

@@ -11,21 +11,20 @@
 namespace kolo::engine {
 namespace {
 
-/// How many passes without a find lie between two looks at the descriptors: a system call each.
+/// How many fruitless passes lie between two looks at the descriptors, each of which is a system call.
 constexpr std::uint64_t kPassesPerPoll = 64;
 /// A leader's sockets carry what the ranks below wait for.
 constexpr std::uint64_t kPassesPerSocketPoll = 4;
-/// Where a transport wakes the background thread, a thread that waits for so many bytes, or that has driven for
-/// `kLongDrive`, leaves driving to that one when nothing has moved for `kLittlePatience`. Else it would look on for
-/// several milliseconds, as long as a slow link brings a message now and then: a quarter of the CPU time of 16 MiB at
-/// 1 Gbit/s.
+/// If a transport can wake the background thread, a waiting thread leaves driving to it when nothing has moved for
+/// `kLittlePatience`: a thread that waits for at least this many bytes, or that has driven for `kLongDrive`. Otherwise
+/// it would poll for several milliseconds while a slow link brings a message now and then, which was a quarter of the
+/// CPU time of 16 MiB at 1 Gbit/s.
 constexpr std::int64_t kManyBytes = std::int64_t{4} << 20;
 constexpr std::chrono::milliseconds kLongDrive{2};
 constexpr std::chrono::microseconds kLittlePatience{200};
-/// Where ranks share CPUs a sender goes on looking for as long as a peer needs to read the message at 1 GB/s, or the
-/// first 128 MiB of it. It gives its CPU away with every look. If it slept, the two ranks that are woken on a CPU would
-/// alternate in what they read next (messages.cpp), and messages of 64 MiB between 4 ranks of 2 CPUs would take a
-/// quarter longer.
+/// If ranks share CPUs, a sender polls for as long as a peer needs to read the message at 1 GB/s (at most its first 128
+/// MiB), and yields its CPU after every look. If it slept, the two ranks of a CPU would be woken together and alternate
+/// in reading (messages.cpp); messages of 64 MiB between 4 ranks on 2 CPUs took a quarter longer.
 constexpr std::chrono::nanoseconds kReadingOfByte{1};
 constexpr std::uint64_t kMostWaitedFor = 128 << 20;
 
@@ -34,7 +33,7 @@ constexpr std::uint64_t kMostWaitedFor = 128 << 20;
 // ---------------------------------------------------------------- a pass
 
 bool Driving::progress() noexcept {
-  const kernels::FloatMode float_mode;  // whatever thread drives
+  const kernels::FloatMode float_mode;  // also if a program's thread drives
   bool moved = guarded([&]() KOLO_REQUIRES(kDriving) { return pass(); });
   if (engine_.driver.is_poll_due(moved, engine_.channel ? kPassesPerSocketPoll : kPassesPerPoll))
     moved = poll_descriptors();
@@ -59,7 +58,7 @@ bool Driving::pass() {
   moved |= control_loop_.judge_losses();
   deadlines_.answer_questions(advanced, now);
   if (deadlines_.are_due(now)) deadlines_.check(now);
-  moved |= control_loop_.publish();  // last: what has come up in this pass is said before anybody sleeps
+  moved |= control_loop_.publish();  // last: publishes all that arose in this pass before the thread sleeps
   return moved;
 }
 
@@ -161,9 +160,9 @@ bool Driving::may_use_transport() const noexcept {
   return engine_.inter != nullptr && engine_.ending.may_use_backends();
 }
 
-/// The root of one node, with nothing open, need not hear of submissions in the world: none of them can complete
-/// anything before it has submitted as well, and then it looks at all. What else becomes of them (a deadline, a rank
-/// that leaves) comes as a message. Submissions of groups, which it may be no member of, are told to it loudly.
+/// The root of a single node, with nothing open, need not be woken by submissions in the world: none can complete
+/// before it has submitted, too, and then it looks at all of them. Deadlines and leaving ranks come as messages.
+/// Submissions of groups, of which it may be no member, wake it.
 control::Board::Sleep Driving::sleep_state() const noexcept {
   control::Board::Sleep sleep;
   sleep.has_batches = engine_.executor.open() > 0;
@@ -267,7 +266,8 @@ void Driving::wait_all(Span<Operation* const> operations, std::optional<base::Ti
       engine_.driver.ring_if_asleep();
     }
     if (all_done() || (until && base::now() >= *until)) return;
-    // The last in the hope that it is the last to complete: who sleeps for the first is woken for every single one.
+    // Sleep on the last operation, which is probably the last to complete: a thread that sleeps on the first would be
+    // woken for each.
     std::size_t last = operations.size() - 1;
     while (last > at && operations[last]->done()) --last;
     if (mark(operations[last])) engine_.driver.ring_if_asleep();
@@ -275,7 +275,7 @@ void Driving::wait_all(Span<Operation* const> operations, std::optional<base::Ti
   }
 }
 
-/// For how long a thread drives that waits for this and sees nothing move.
+/// How long a thread that waits for this operation drives while nothing moves.
 base::WaitPolicy Driving::policy_for(const Operation& operation) {
   if (engine_.settings.spin_us >= 0) return engine_.wait_policy;
   if (operation.message == nullptr) {

@@ -7,30 +7,28 @@
 // batches, messages, losses, deadlines. It never blocks. Whatever is thrown in it is a fatal error of this rank,
 // announced to all (`guarded`). A driver hands over in any case (`HandOver`).
 //
-// Sleeping. A driver that finds nothing to do for as long as its wait policy says goes away: it announces that nobody
-// drives (`Board::announce_sleep`), looks once more, and sleeps: the background thread in the poller, where every
-// socket and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks
-// at the announcement and rings the eventfd. A transport between nodes is armed before the sleep and rings, too, or
-// says how long the nap may be (transport/inter_node.hpp). Without open batches the only time-outs are the deadlines of
-// open operations.
+// Sleeping. A driver that has found nothing to do for as long as its wait policy says announces that no thread drives
+// (`Board::announce_sleep`), looks once more, and sleeps: the background thread in the poller, which watches every
+// socket and this rank's eventfd, a waiting thread on its handle. A publisher writes, looks at the announcement, and
+// rings the eventfd. A transport between nodes is armed before the sleep and rings, too, or says how long the nap may
+// be (transport/inter_node.hpp). Without open batches the only time-outs are the deadlines of open operations.
 //
-// The counters of a node's data plane ring no bell, and the sleeper pays for that. A rank publishes a counter by a
-// plain store and then looks for sleepers; without a fence between the two, its look may come before its store is seen,
-// while the sleeper's last look came before that store as well: nobody rings. The fence would have to be the
-// publisher's, for every chunk on every rank, to save the few that sleep amid a batch. So these sleep for a millisecond
-// at most while the backend has a batch open, which bounds what a missed look costs, and publishers pay nothing.
+// The counters of a node's data plane ring no bell. A publisher would need a fence between its store and its look for
+// sleepers, for every chunk on every rank; without the fence its look and the sleeper's last look may both come too
+// early, and no bell is rung. Instead a rank that sleeps with an open batch sleeps at most a millisecond, which bounds
+// the cost of a missed look.
 //
-// Where the transport between nodes has a descriptor, they sleep without an end: waits for a link are long. (While much
-// comes slowly, they nap instead, and neither the transport nor peers wake them: transport/pace.hpp.) The sleeper then
-// has the publishers execute the fence, by a process barrier between its announcement and its last look. A publisher
-// has come to it before its store, and then looks after the announcement, and rings; or after its store, which the
-// sleeper's last look sees. That interrupts the peers' CPUs, once for each sleep amid a batch, so it is not done where
-// waits are short: inside one node. (A rank that is alone on its node has no such peers.)
+// If the transport between nodes has a descriptor, waits are long, and such a rank sleeps without an end. (While much
+// data comes slowly, it naps instead, and neither the transport nor peers wake it: transport/pace.hpp.) The sleeper
+// then makes all publishers execute the fence, by a process barrier between its announcement and its last look. A
+// publisher passes the barrier before its store, and then sees the announcement and rings; or after its store, which
+// the sleeper's last look sees. The barrier interrupts the peers' CPUs, once for each sleep with an open batch, so it
+// is not used inside one node, where waits are short. (A rank that is alone on its node has no such peers.)
 //
-// The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it does not
-// spin there. It does not yield either: that would give a computing thread a whole time slice, while a sleeper is woken
-// at once. It leaves the driver's place to a thread that waits (`Driver::seek`) and sleeps until that one hands over
-// (`hand_over`, which every thread calls that has held the place).
+// The background thread often shares its CPU with the submitting thread (mpirun binds a rank to one). It therefore does
+// not spin there. It does not yield either: that would give a computing thread a whole time slice, while a sleeper is
+// woken at once. It leaves driving to a waiting thread (`Driver::seek`) and sleeps until that one hands over
+// (`hand_over`, which every thread calls that has driven).
 #pragma once
 
 #include <chrono>
@@ -57,7 +55,7 @@ class Driving {
  public:
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
-  /// How long a thread that announces an error of its rank stays to see it delivered.
+  /// How long a thread that announces an error of its rank waits until it is delivered.
   static constexpr std::chrono::seconds kFarewell{1};
 
   Driving(EngineState& engine, ControlLoop& control_loop, Execution& execution, Messages& messages,
@@ -99,7 +97,7 @@ class Driving {
   /// by a fatal error of this rank, which is announced but not waited for. The operation is done, and nothing touches
   /// the memory, once this returns.
   void end_now(Operation& operation, const std::string& reason);
-  /// Puts something into the mailbox. A full one the thread empties itself, where nobody else is at it.
+  /// Puts something into the mailbox. The thread empties a full mailbox itself if no other thread does.
   void push(Submission&& submission) KOLO_EXCLUDES(kDriving) {
     // NOLINTNEXTLINE(bugprone-use-after-move): what does not fit is not touched
     while (!control_loop_.mailbox.try_push(std::move(submission))) make_space();
@@ -143,10 +141,10 @@ class Driving {
   }
   /// Runs callbacks and writes records, without the lock.
   void run_deferred() KOLO_REQUIRES(kDriving);
-  /// A driver's last act: lets go. What remains falls to the background thread, which is woken if it must be, once the
-  /// lock is free. An alarm is enough for a deadline that it does not know of, and for a batch that peers have to move
-  /// next: they ring, but their look may have missed us. `look`: this driver has brought batches further, and looks
-  /// once more now.
+  /// Ends driving and releases the lock. Remaining work goes to the background thread, which is woken, if necessary,
+  /// once the lock is free. An alarm is enough for a deadline that it does not know of, and for a batch that peers must
+  /// move next: they ring, but may have missed the announcement of sleep. `look`: this driver has moved batches, and
+  /// looks once more now.
   void hand_over(bool look = true) noexcept KOLO_RELEASE(kDriving);
   /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
   [[nodiscard]] bool has_work() const noexcept KOLO_REQUIRES(kDriving);

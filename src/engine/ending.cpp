@@ -20,7 +20,7 @@ void Ending::announce_exception() noexcept {
   try {
     throw;
   } catch (const Error& error) {
-    // What a call may fail with and the job go on is fatal here.
+    // An error code that is not fatal for a call is fatal here.
     announce(is_fatal(error.code()) ? error.code() : ErrorCode::transport, error.status().message());
   } catch (const std::bad_alloc&) {
     announce(ErrorCode::transport, "there is no memory left");
@@ -33,7 +33,7 @@ void Ending::announce_exception() noexcept {
 
 void Ending::announce_loss(int rank, ErrorCode code, const std::string& reason) {
   if (!may_use_backends()) {
-    record_if_due(base::now());  // what throws in every pass does not put the deadline off
+    record_if_due(base::now());  // an exception in every pass must not put the deadline off
     return;
   }
   announced_ = Status(code, control::rank_lost({rank, code, reason}));

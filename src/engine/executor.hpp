@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a batch of the log to the backends and back: lays the members out (`data/layout.hpp`), points the pieces at the
-// callers' memory, and gives the members back when the backend has finished. A batch with tensors of both the CPU and a
-// device becomes two, each of one kind; where its tensors lie is part of a signature, so all ranks cut it in the same
-// way.
+// Runs batches of the log on the backends: lays the members out (`data/layout.hpp`), points the pieces at the callers'
+// memory, and returns the members when the backend has finished. A batch with tensors of both the CPU and a device
+// becomes two, each of one kind; where its tensors lie is part of a signature, so all ranks cut it in the same way.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +23,7 @@
 
 namespace kolo::engine {
 
-/// Of a batch that not all ranks of the set contribute to.
+/// The absent ranks of a batch to which not all ranks of the set contribute.
 struct Absence {
   std::size_t uncounted = 0;  ///< ranks that averages are not over
   bool is_own = false;        ///< this rank is one that contributes nothing: its members are neutral (joins.hpp)
@@ -118,7 +117,7 @@ class Executor {
   void drop() noexcept;
 
  private:
-  /// What runs the batches of a set on the CPU.
+  /// The pipeline of a set's batches on the CPU.
   struct Pipeline {
     std::unique_ptr<data::Backend> backend;
     std::int64_t size = 1;  ///< ranks of the set

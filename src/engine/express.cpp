@@ -2,11 +2,10 @@
 //
 // How a blocking call that may avoid the log waits for its peers (control/express.hpp).
 //
-// First it looks for the peers' words without touching the engine: for as long as a rank with a CPU of its own takes to
-// come, or until the ranks that share this CPU have had it. After that a peer may be waiting for something that this
-// engine owes it (an asynchronous operation, a leader's relaying). So the caller drives the engine while it looks on,
-// if nobody else does. When its patience is over it demotes the call to the log. There waits sleep, have a deadline,
-// and find out who is missing.
+// First the caller polls the peers' words without touching the engine: for as long as a rank with a CPU of its own
+// needs, or until the ranks that share this CPU have run. After that a peer may wait for this engine (an asynchronous
+// operation, a leader's relaying), so the caller drives the engine while it polls, if no other thread drives. When its
+// patience is over, it demotes the call to the log, where waits sleep, have a deadline, and name the missing ranks.
 #include <algorithm>
 #include <chrono>
 
@@ -20,7 +19,7 @@ namespace {
 
 /// How often a CPU is given away before the engine is driven: every rank that shares it should have had it once.
 constexpr int kYields = 64;
-/// The longest patience, whatever KOLO_SPIN_US says: nobody looks at deadlines meanwhile.
+/// The longest patience, whatever KOLO_SPIN_US is, because deadlines are not checked meanwhile.
 constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 /// or kUneven; then the number for each rank stands at the beginning of the payload.
 using Head = std::int64_t;
 constexpr Head kUneven = -1;
-/// An all-reduce goes by the log where each rank would read more than so many times the longest input.
+/// An all-reduce uses the log if each rank would read more than this many times the longest input.
 constexpr std::size_t kInputsRead = 8;
 
 void write_head(std::byte* room, Head head) { std::memcpy(room, &head, sizeof head); }
@@ -65,7 +65,7 @@ ExpressData::Range ExpressData::rows_of(const ExpressCall& call, int rank) const
   return {begin, begin + static_cast<std::size_t>(rows.count) * row};
 }
 
-/// Of an all-to-all: what one rank gives another.
+/// The bytes that one rank gives another in an all-to-all.
 std::size_t ExpressData::block_bytes(const ExpressCall& call) const noexcept {
   return call.bytes() / static_cast<std::size_t>(ranks_);
 }
@@ -99,7 +99,7 @@ bool ExpressData::lay_out(const ExpressCall& call) {
   return true;
 }
 
-/// What no peer reads of this rank's input.
+/// The range of this rank's input that no peer reads.
 ExpressData::Range ExpressData::unread_of(const ExpressCall& call) const noexcept {
   switch (call.kind) {
   case CollectiveKind::reduce:
@@ -136,7 +136,7 @@ bool ExpressData::lay_out_contribution(const ExpressCall& call) {
   return true;
 }
 
-/// The other ranks do not know how much the root gives: they guess by what they get.
+/// The other ranks do not know how much the root gives, and estimate it from the size of their own outputs.
 bool ExpressData::lay_out_rows(const ExpressCall& call) {
   if (call.root != own_) {
     const auto ranks = static_cast<std::size_t>(ranks_);

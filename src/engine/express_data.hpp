@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What unnamed calls that avoid the log do with their data (control/express.hpp says why they may avoid it).
+// How unnamed calls that avoid the log move their data (control/express.hpp says why they may avoid it).
 //
 // Before a rank says its word, it copies its input beside the word: `lay_out`. Once all have said the same, each rank
 // takes what it needs from all inputs: `take`.
@@ -13,7 +13,7 @@
 //   allgather, gather    an input lies behind its length; each rank, or the root, copies all of them
 //   scatter              the root's input lies behind the number of rows that each rank gets; each rank copies its own
 //
-// Nobody waits in either. A rank that returns from `take` is done; its input may change at once.
+// Neither function waits. A rank that returns from `take` is done; its input may change at once.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ struct ExpressCall {
   }
 };
 
-/// Of one rank in one set. One call at a time.
+/// One rank's data of the express in one set. One call at a time.
 class ExpressData {
  public:
   /// `express` outlives this. `to_peers`: how inputs are written.

@@ -40,7 +40,7 @@ class ExpressRoute {
     if (express_) express_->give(call);
   }
 
-  // -- whoever holds the reservation (sequence.hpp), once the call before is over
+  // -- the thread that holds the reservation (sequence.hpp), once the call before is over
   [[nodiscard]] bool is_open_for(core::Round call) const noexcept {
     return express_ && call > by_log_ && open_.load(std::memory_order_acquire);
   }

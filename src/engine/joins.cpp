@@ -9,8 +9,8 @@
 namespace kolo::engine {
 namespace {
 
-/// What this rank has of a tensor as input. Where nothing is reduced it gives nothing, for it is no root, and who
-/// gathers asks everybody for their number of rows. A device's backend needs no memory.
+/// The bytes of this rank's input while it is absent. If the kind does not reduce, it gives nothing: it is no root, and
+/// gathers ask each rank for its number of rows. A device's backend needs no memory.
 std::size_t bytes_of(const core::Signature& signature, const core::TensorSignature& tensor) {
   if (!core::traits_of(signature.kind).reduces || signature.device != DeviceKind::cpu) return 0;
   return static_cast<std::size_t>(tensor.shape.elements()) * size_of(tensor.dtype);
@@ -71,7 +71,7 @@ std::shared_ptr<Joins::Memory> Joins::take_memory(std::size_t bytes) {
   auto memory = std::make_shared<Memory>();
   memory->bytes.reset(new std::byte[bytes]);  // not set to zero
   memory->size = bytes;
-  // A few batches are open at once; what was too small for this one goes.
+  // A few batches are open at once; memory that is too small for this one is freed.
   for (std::shared_ptr<Memory>& old : memory_) {
     if (old.use_count() > 1) continue;
     old = memory;

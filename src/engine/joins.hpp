@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The joins of this rank that have not ended, one a set at most, and what it takes part with meanwhile: operations
-// whose inputs are neutral elements, in memory of their own; on a device, whose backend fills in neutral elements by
-// itself (data::Job), they have none. One thread at a time (the engine's driver).
+// The open joins of this rank, at most one for each set, and its stand-ins meanwhile: operations whose inputs are
+// neutral elements, in memory of their own. On a device they need no memory, because the backend fills in neutral
+// elements (data::Job). One thread at a time (the engine's driver).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operation of a send or a receive: what a handle of point to point points to, and what a thread sleeps on that
-// waits long for one of its own.
+// The operation of a send or a receive. A message's handle points to it, and a thread that waits long for its own
+// message sleeps on it.
 #pragma once
 
 #include <memory>

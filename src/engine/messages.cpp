@@ -21,8 +21,8 @@ constexpr int kPausesALook = 8;
 /// A look that moves a message moves so much of it or more. Some more looks may have moved other messages alone.
 constexpr std::uint64_t kLeastMove = 16 << 10;
 constexpr std::uint64_t kMovesOfOthers = 64;
-/// How often who is about to sleep moves what has come meanwhile, before another pass has to: waking a thread for it
-/// takes longer.
+/// How often a thread that is about to sleep moves what has come meanwhile, before it leaves that to another pass:
+/// waking a thread takes longer.
 constexpr int kLooksBeforeRing = 8;
 /// How long a rank that gives up waits for a better reason.
 constexpr std::chrono::milliseconds kHearing{10};
@@ -53,7 +53,7 @@ void Messages::transfer(Span<p2p::Message* const> messages, std::optional<std::c
           std::all_of(messages.begin(), messages.end(), [this](p2p::Message* message) { return look_out(*message); });
     }
   } catch (const Error& error) {  // a peer has written what no peer writes, or there is no memory for what it has sent
-    // They have begun: nothing else throws such an error.
+    // The messages have begun, because nothing else throws such an error.
     for (p2p::Message* message : messages) engine_.messenger.give_up(*message, error.status());
     give_up(std::string(error.status().message()));
   } catch (...) {  // no memory: the caller's messages go with this call
@@ -195,9 +195,9 @@ OperationPtr Messages::try_send(const p2p::Message& message) {
   return engine_.messenger.try_send(message) ? sent_ : nullptr;
 }
 
-/// Messages of this node are open that nobody looks at, perhaps. What could be done for them has been. Peers are not
-/// asked to ring yet, for this thread often waits soon, and looks itself: the background thread looks after a nap, and
-/// has them ring from then on.
+/// Messages of this node are open, and perhaps no thread looks at them. Peers are not asked to ring yet, because this
+/// thread often waits soon and looks itself. The background thread looks after a nap, and asks peers to ring from then
+/// on.
 void Messages::look_soon() {
   if (!engine_.driver.nobody_looks()) return;
   if (!engine_.driver.try_look()) return engine_.driver.ring_if_asleep();
@@ -272,7 +272,7 @@ void Messages::complete(MessageOperation& operation, const Status& status) {
   if (!status.ok()) ++engine_.tally.failures;
   bool was_awaited = false;
   auto callbacks = operation.complete(status, was_awaited);
-  // Now the caller may take the message away, and its status.
+  // From here on the caller may destroy the message and its status.
   for (auto& callback : callbacks) engine_.deferred.call(std::move(callback), operation.outcome());
   if (was_awaited) engine_.open.waiters.note_done();
 }

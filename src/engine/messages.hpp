@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages between two ranks, which go by no log. data/p2p/messenger.hpp moves them; this says which thread moves them
-// when, and how a call waits for its own.
+// Messages between two ranks, which do not use the log: which thread moves them, when, and how threads wait.
+// data/p2p/messenger.hpp has the rest.
 //
 // A thread inside a synchronous call looks for as long as a peer takes that is on its way, or as data moves, without
 // the driver's place. After that the message becomes an operation, and the thread waits as for any other one: it

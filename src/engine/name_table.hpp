@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names that this rank has used, one entry each, and who may submit them now. A name is in flight once at a time:
-// claiming it is the check that makes a second submission an error at the call, in the caller's own thread.
+// The names that this rank has used, one entry each, and who may submit them now. One operation of a name at a time:
+// claiming the name is the check that makes a second submission an error at the call, in the caller's thread.
 #pragma once
 
 #include <atomic>
@@ -64,8 +64,8 @@ class NameIndex {
   NameIndex(core::SetId set, NameTable& table) noexcept : set_(set), table_(table) {}
   /// The entry of this name, which is made when there is none.
   Entry& find_or_make(std::string_view name);
-  /// The entry, which must be there, loses its name, and will serve for another one. The places after its own move up,
-  /// so that there are no graves.
+  /// Removes an entry's name; the entry is reused for another name. The entry must exist. Later places move up, so
+  /// there are no tombstones.
   void take_out(Entry& entry) noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size() - free_.size(); }
 
@@ -124,8 +124,8 @@ class NameTable {
   void forget(Entry& entry);
   /// How many names are known.
   [[nodiscard]] std::size_t size() const;
-  /// An equal signature that was given last, or this one: neighbours are often alike, and what they share stays in the
-  /// cache.
+  /// Returns the last signature if it is equal, else this one: neighbouring names often have equal signatures, and a
+  /// shared one stays in the cache.
   std::shared_ptr<const core::Signature> share(core::Signature signature);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the memory that a node's ranks share is cut: the board, and then *blocks*. A block has for each rank of the node
-// one column, in which a process set that the rank is a member of has its express and the slots of its data planes.
-// The world's block comes first. For another set each of its ranks has a column in some block (`Blocks`): not
+// The layout of the memory that a node's ranks share: the board, and then *blocks*. A block has for each rank of the
+// node one column, in which a process set that the rank is a member of has its express and the slots of its data
+// planes. The world's block comes first. For another set each of its ranks has a column in some block (`Blocks`): not
 // necessarily all in the same one. Last come the channels of point to point (data/p2p/node_channels.hpp). What is not
 // used takes no memory.
 #pragma once
@@ -47,8 +47,8 @@ struct NodeLayout {
   }
 };
 
-/// Which columns of the node's memory a process set has. Every rank of the node keeps this account, of all sets of the
-/// log, members or not: so all come to the same result, and nobody has to say it.
+/// Which columns of the node's memory a process set has. Every rank of the node keeps this table for all sets of the
+/// log, member or not. All ranks therefore get the same result without a message.
 ///
 /// A set's columns are free again when the log has removed the set: then all its members have dropped it, and none of
 /// them looks at another's column any more. The next set's members use theirs only after they have read of that set,
@@ -97,8 +97,8 @@ class Blocks {
     std::size_t block = 0;
   };
   struct Rank {
-    std::size_t used = 0;        ///< blocks 1 ... used have been given away,
-    std::set<std::size_t> free;  ///< but for these, which were given back
+    std::size_t used = 0;        ///< blocks 1 ... `used` have been given to sets,
+    std::set<std::size_t> free;  ///< except these, which were given back
   };
 
   const core::Topology& world_;

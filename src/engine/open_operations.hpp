@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this rank has in flight, in no order; when the next of it must be looked at: its deadline, or a warning that it
-// waits; and how an operation ends. The driver's, but for `waiters`.
+// The open operations of this rank, in no order; when the next deadline or warning is due; and how an operation ends.
+// Only the driver uses it, except `waiters`.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class OpenOperations {
     base::Duration warn_after;  ///< of warnings
   };
 
-  /// So many operations are a burst.
+  /// This many operations are a burst.
   static constexpr std::size_t kBurst = 8;
 
   /// All that is referred to outlives it.
@@ -52,7 +52,7 @@ class OpenOperations {
     operation.waiting.overdue = operation.waiting.reminded = false;
     count_from(operation, now);
   }
-  /// So many submissions were found together, at least one.
+  /// `submissions` were found together; at least one.
   void note_found(std::size_t submissions) noexcept { come_in_bursts_ = submissions >= kBurst; }
   /// One more submission may wait for the background thread's next nap to end: many are open, or many will come before
   /// anybody waits, as they did the last time.
@@ -64,7 +64,7 @@ class OpenOperations {
   /// When deadlines and warnings must be looked at; possibly too early.
   [[nodiscard]] base::Time next_due() const noexcept { return next_due_; }
   void due_at(base::Time time) noexcept { next_due_ = std::min(next_due_, time); }
-  /// All are looked at now, and each says anew when it is due.
+  /// All operations are checked now, and each reports again when it is due.
   void forget_due() noexcept { next_due_ = base::Time::max(); }
 
  private:

@@ -193,7 +193,7 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
     callbacks_.done.clear();
     wakes = sleepers_ > 0;
   }
-  // Without the lock, for which who is woken would have to wait. The driver holds this object.
+  // Without the lock, for which a woken thread would have to wait. The driver keeps this object alive.
   if (wakes) changed_.notify_all();
   state_.fetch_or(kReleased, std::memory_order_release);
   return callbacks;

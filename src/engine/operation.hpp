@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One submission of one name, from the call to the moment when its handle is done. This is what a `Handle` points to.
+// One submission, from the call until its handle is done. A `Handle` points to it.
 //
 // Life: a caller fills it in (open), the engine's mailbox and tables hold it, the driver completes it once (done).
 // After that only the outcome may be looked at. A prepared request uses the same object again when nobody else holds
@@ -50,8 +50,7 @@ using Splits = boost::container::small_vector<std::int64_t, 4>;
 
 namespace kolo::detail {
 
-/// What is known at a call of an output whose size the ranks find out together: how large a row is, and whose memory it
-/// is.
+/// What a call knows about an output before all ranks' sizes are known: the size of a row, and who owns the memory.
 struct OutputPlan {
   Shape row;  ///< the shape without the first dimension
   std::int64_t row_bytes = 0;
@@ -62,7 +61,7 @@ struct OutputPlan {
   std::int64_t input_at = -1;        ///< where in its output the input of a gather lies, in bytes; -1: elsewhere
 };
 
-/// Whose output it is, for sentences: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather`
+/// Names the output's call in error messages: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather`
 /// (unnamed).
 struct OutputLabel {
   std::string_view name;
@@ -109,8 +108,8 @@ struct Callbacks {
   std::vector<std::function<void(const Status&)>> enqueued;  ///< or done
 };
 
-/// Many small tensors are in flight at once, and what a submission touches of each must come through the cache. So what
-/// every submission touches comes first, and one that succeeds touches nothing behind `call`.
+/// Many small tensors are in flight at once, so an operation should touch few cache lines. Members that every
+/// submission touches come first; one that succeeds touches nothing after `call`.
 class HandleState {
  public:
   // -- constant from the submission to completion
@@ -125,8 +124,8 @@ class HandleState {
     kDone = 1,       ///< `outcome_` is written
     kFailed = 2,     ///< and is no success
     kAwaited = 4,    ///< somebody waits for it, or has asked
-    kAttended = 8,   ///< somebody sleeps, or there are callbacks: see below, under the mutex
-    kReleased = 16,  ///< done, and who attended when it was has been seen to
+    kAttended = 8,   ///< a thread sleeps on it, or there are callbacks (see below, under the mutex)
+    kReleased = 16,  ///< done, and its sleepers and callbacks have been served
   };
   std::atomic<unsigned> state_{0};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls without a name: see the essay in control/messages.hpp.
+// Calls without a name (control/messages.hpp, "Sequences").
 #include "engine/sequence.hpp"
 
 #include <algorithm>

@@ -115,7 +115,7 @@ class Sequence {
   void clear() noexcept { waiting_.clear(); }
 
  private:
-  /// So many operations are kept for later calls.
+  /// How many operations are kept for later calls.
   static constexpr std::size_t kMostKept = 4096;
 
   [[nodiscard]] bool give(OperationPtr& operation, Calls& log) KOLO_REQUIRES(mutex_);
@@ -127,11 +127,11 @@ class Sequence {
   base::Mutex mutex_;
   std::deque<OperationPtr> kept_ KOLO_GUARDED_BY(mutex_);
   core::Round made_ KOLO_GUARDED_BY(mutex_) = 0;            // the number of the last call
-  std::uint64_t given_ KOLO_GUARDED_BY(mutex_) = 0;         // so many calls have been given to the log,
-  std::atomic<std::uint64_t> over_{0};                      // and so many of them are over; the driver writes it
-  std::uint64_t reservations_ KOLO_GUARDED_BY(mutex_) = 0;  // so many have been asked for,
+  std::uint64_t given_ KOLO_GUARDED_BY(mutex_) = 0;         // how many calls have been given to the log,
+  std::atomic<std::uint64_t> over_{0};                      // and how many of them are over; the driver writes it
+  std::uint64_t reservations_ KOLO_GUARDED_BY(mutex_) = 0;  // how many have been asked for,
   std::uint64_t
-      ended_ KOLO_GUARDED_BY(mutex_) = 0;  // and so many have ended; the next one is had now, if it was asked for
+      ended_ KOLO_GUARDED_BY(mutex_) = 0;           // and how many have ended; the next one is held if it was asked for
   bool is_joined_ KOLO_GUARDED_BY(mutex_) = false;  // a join holds the reservation
   base::ConditionVariable reservation_ended_;
   std::deque<OperationPtr> behind_ KOLO_GUARDED_BY(mutex_);  // made during a reservation

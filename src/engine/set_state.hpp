@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank has of a process set that it is a member of: who is in it, the names that it has used there, and its
-// calls without a name. What a `Group` points to.
+// A rank's state of a process set of which it is a member: the members, the names that it has used there, and its calls
+// without a name. A `Group` points to it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace kolo::engine {
 
-/// Lives as long as somebody has it, be it only an operation's entry. Any thread.
+/// Exists as long as something refers to it, perhaps only an operation's entry. Any thread.
 class SetState : public std::enable_shared_from_this<SetState> {
  public:
   SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members, std::string its_words,
@@ -27,10 +27,10 @@ class SetState : public std::enable_shared_from_this<SetState> {
         words(std::move(its_words)), names(set), sequence(set, names) {}
 
   const core::SetId number;
-  const std::uint64_t serial;  ///< the how-manieth set of the log, the same on all ranks and no other's; 0: the world
+  const std::uint64_t serial;      ///< creation index in the log, the same on all ranks and unique; 0: the world
   const core::Topology topology;   ///< of the set: its ranks are places in `members`
   const std::vector<int> members;  ///< as ranks of the world, in the set's order
-  const std::string words;         ///< the group, for a person; empty: the world's
+  const std::string words;         ///< the group's text in messages; empty for the world
   std::string plane;               ///< how its tensors of the CPU are moved, for a person; constant once it is made
   NameTable names;
   Sequence sequence;      ///< its calls without a name

@@ -126,7 +126,7 @@ base::Columns Sets::columns_of(const SetState& set) const {
 
 void Sets::make_express(SetState& set) {
   if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
-  // In the world all ranks have made their ends before anybody makes a call.
+  // In the world all ranks have set up the express before a rank makes a call.
   const core::Round by_log = set.number == core::kGlobalSet ? 0 : 1;
   set.sequence.express.make(columns_of(set), set.topology.local_rank,
                             static_cast<std::size_t>(parts_.settings.express_bytes), parts_.to_peers, by_log);

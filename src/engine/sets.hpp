@@ -80,9 +80,9 @@ class Sets {
     return set == core::kGlobalSet ? *world_ : *states_.at(set);
   }
 
-  /// A set that this rank is a member of, as people speak of it; empty: the world's.
+  /// The text for a set of which this rank is a member; empty for the world.
   [[nodiscard]] std::string words_of(core::SetId set) const;
-  /// Of all sets, those that have gone included: calls that have avoided the log.
+  /// Calls of all sets, removed ones included, that have avoided the log.
   struct Expressed {
     std::uint64_t calls = 0;
     std::uint64_t bytes = 0;

@@ -9,7 +9,7 @@
 namespace kolo::engine {
 namespace {
 
-/// So much a thread that submits moves by itself: it takes a fraction of what waking another thread takes.
+/// A submitting thread moves this many bytes by itself: that takes a fraction of the time of waking another thread.
 constexpr std::int64_t kSmallBytes = 16 << 10;
 /// How often a submitter looks again for what others have said while it spoke.
 constexpr int kLooks = 4;
@@ -140,12 +140,11 @@ void Submitter::tell_engine() {
   if (engine_.driver.nobody_looks() && !say_at_once()) engine_.driver.ring_if_asleep();
 }
 
-/// What a thread has to say to an engine that sleeps it says itself: that costs less than to wake the background thread
-/// for it, which often shares this thread's CPU. A lone small tensor it also brings as far as it comes; what comes of
-/// it later wakes the engine. One of a burst (OpenOperations) is left to who waits for it, or to the background thread
-/// after a nap. Callbacks are not for who does not wait, and may hold a lock that they want: whoever is handed the
-/// driver's place runs them.
-/// False: nothing was done.
+/// A thread publishes its own submission if the engine is asleep: that costs less than waking the background thread,
+/// which often shares this thread's CPU. It also moves a single small tensor as far as possible; later events wake the
+/// engine. A submission of a burst (OpenOperations) is left to the thread that waits for it, or to the background
+/// thread after a nap. The thread runs no callbacks, because it may hold a lock that they need; the next driver runs
+/// them. False: nothing was done.
 bool Submitter::say_at_once() {
   if (!engine_.driver.try_look()) return false;
   if (engine_.ending.faulted() || engine_.ending.is_closed() || driving_.device_moves()) {

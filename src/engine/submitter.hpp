@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Submitting: how threads of the program give the engine something to do.
+// Submitting: how submissions enter the engine, and what a submitting thread publishes by itself.
 //
 // A submission goes into the mailbox. Waking the background thread for it costs more than most of the work it would do.
 // A thread that submits to a sleeping engine therefore publishes its request itself, and moves a small tensor as far as

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an engine counts, and what of it belongs to the open step. One thread at a time (the engine's driver).
+// The engine's counters, and those of the open step. One thread at a time (the engine's driver).
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the driver and the threads that wait know of each other, beside their handles.
+// What the driver and the waiting threads know of each other, beside their handles.
 //
-// The driver knows how many open operations somebody waits for or has asked about: a planned batch that lacks something
-// is reported only while there are any (docs/architecture.md, "Negotiation", rule 7). Threads that wait for something
-// else than one operation learn that something has changed.
+// The driver counts the open operations for which a thread waits or about which it has asked. An incomplete planned
+// batch is reported only while there are any (docs/architecture.md, "Negotiation", rule 7). Threads that wait for
+// anything but a single operation are woken by a change.
 //
-// A driver notes both as often as it likes, and publishes them once, at the end of its pass.
+// A driver notes both during a pass, and publishes them once at its end.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ namespace kolo::engine {
 class Waiters {
  public:
   // -- any thread
-  /// Somebody waits for the operation, or has asked about it. Whether it was not marked before. Counted first, and
-  /// corrected: the count is never too low.
+  /// A thread waits for the operation, or has asked about it. Returns whether it was not marked before. The operation
+  /// is counted first, and the count corrected afterwards: it is never too low.
   bool mark(Operation& operation) noexcept {
     awaited_.fetch_add(1);
     if (operation.mark_awaited()) return true;
@@ -34,8 +34,8 @@ class Waiters {
   void sleep(base::EventCount::Ticket ticket, base::Time until) { changes_.sleep(ticket, until); }
 
   // -- the driver
-  /// Whether any operation is awaited. Asked before the mailbox is looked at: whoever waits has submitted what he had
-  /// to, so that no planned batch is reported as lacking what lies in the mailbox already.
+  /// Whether any operation is awaited. Call it before the mailbox is read: a thread waits after its submissions, so no
+  /// planned batch is reported as lacking a submission that is already in the mailbox.
   bool look() noexcept { return seen_ = awaited_.load() > 0; }
   /// Whether operations are awaited, and the driver's last look saw none.
   [[nodiscard]] bool has_news() const noexcept { return awaited_.load() > 0 && !seen_; }
