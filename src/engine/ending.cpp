@@ -8,12 +8,10 @@
 
 namespace kolo::engine {
 
-void Ending::check_usable() const {
-  if (faulted()) {
-    const base::MutexLock lock(mutex_);
-    throw Error(status_);
-  }
-  if (is_stopped()) throw Error(ErrorCode::shut_down, "this context was shut down");
+void Ending::refuse() const {
+  if (!faulted()) throw Error(ErrorCode::shut_down, "this context was shut down");
+  const base::MutexLock lock(mutex_);
+  throw Error(status_);
 }
 
 void Ending::announce_exception() noexcept {

@@ -42,7 +42,9 @@ class Ending {
 
   // -- any thread
   /// Throws the fatal error, or shut_down, if there is one: the first thing that a call does.
-  void check_usable() const;
+  void check_usable() const {
+    if (faulted() || is_stopped()) refuse();
+  }
   /// A fatal error is recorded.
   [[nodiscard]] bool faulted() const noexcept { return recorded_.load(std::memory_order_acquire); }
   [[nodiscard]] bool is_stopped() const noexcept { return stopped_.load(std::memory_order_acquire); }
@@ -102,6 +104,8 @@ class Ending {
   bool abort_due = false;              ///< an error is recorded, and the backends must be aborted
 
  private:
+  [[noreturn]] void refuse() const;
+
   const int rank_;
   const base::Duration announced_for_;
   control::ToLeader& to_leader_ KOLO_GUARDED_BY(kDriving);

@@ -237,7 +237,7 @@ bool Messages::move_copies() {
   });
 }
 
-bool Messages::move(base::Time now) {
+bool Messages::move_open(base::Time now) {
   bool moved = move_copies();
   std::vector<std::string> warnings;
   if (engine_.messenger.is_busy() && engine_.ending.may_use_backends())
@@ -287,8 +287,7 @@ void Messages::fail(const Status& status) {
   close(status);
 }
 
-bool Messages::arm() noexcept {
-  if (!engine_.messenger.is_busy() && !engine_.messenger.has_news()) return true;
+bool Messages::arm_open() noexcept {
   if (!engine_.ending.may_use_backends()) return !engine_.messenger.has_news();
   bool armed = false;
   for (int look = 0; !armed && look < kLooksBeforeRing; ++look) {

@@ -57,9 +57,13 @@ class Messages {
   /// A message of a device has reached the driver: a send, or a receive that was done at once.
   void admit(MessageOperation& operation) KOLO_REQUIRES(kDriving);
   /// One pass; whether anything moved.
-  bool move(base::Time now) KOLO_REQUIRES(kDriving);
+  bool move(base::Time now) KOLO_REQUIRES(kDriving) {
+    return (copies_.open() > 0 || engine_.messenger.is_busy() || engine_.messenger.has_news()) && move_open(now);
+  }
   /// The engine is about to sleep: has peers ring when messages can go on. False: some can already.
-  [[nodiscard]] bool arm() noexcept KOLO_REQUIRES(kDriving);
+  [[nodiscard]] bool arm() noexcept KOLO_REQUIRES(kDriving) {
+    return (!engine_.messenger.is_busy() && !engine_.messenger.has_news()) || arm_open();
+  }
   /// Ends all that are open, and those that come later: without a fatal error, copies go on.
   void close(const Status& status) KOLO_REQUIRES(kDriving);
   void fail(const Status& status) KOLO_REQUIRES(kDriving);
@@ -79,6 +83,8 @@ class Messages {
   void look_after_others();
   void look_soon();
 
+  [[nodiscard]] bool move_open(base::Time now) KOLO_REQUIRES(kDriving);
+  [[nodiscard]] bool arm_open() noexcept KOLO_REQUIRES(kDriving);
   bool move_copies() KOLO_REQUIRES(kDriving);
   bool take_ended() KOLO_REQUIRES(kDriving);
   void end(MessageOperation& operation) KOLO_REQUIRES(kDriving);

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "engine/deferred.hpp"
 #include "engine/driver.hpp"
+#include "engine/name_table.hpp"
 #include "engine/operation.hpp"
+#include "engine/records.hpp"
 #include "engine/sets.hpp"
 #include "engine/tally.hpp"
 #include "engine/waiters.hpp"
@@ -59,7 +62,34 @@ class OpenOperations {
   [[nodiscard]] bool is_burst() const noexcept { return come_in_bursts_ || size() >= kBurst; }
 
   /// Its end. Its entry may hold it alone, and is free from here on.
-  void complete(Operation& operation, const Status& status) KOLO_REQUIRES(kDriving);
+  void complete(Operation& operation, const Status& status) KOLO_REQUIRES(kDriving) {
+    waiters.note_change();
+    if (deferred_.logs(LogLevel::trace)) {
+      deferred_.log(LogLevel::trace, (status.ok() ? "done: " : "failed: ") + record_of(operation));
+    }
+    Operation* const last = operations_.back();  // takes its place
+    operations_[operation.open_index] = last;
+    last->open_index = operation.open_index;
+    operations_.pop_back();
+    if (!status.ok()) ++tally_.failures;
+    if (status.code() == ErrorCode::mismatch) ++tally_.mismatches;
+    ++(driver_.in_background() ? tally_.driven_by_background : tally_.driven_by_waiters);
+    Entry& entry = *operation.entry;
+    const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
+    // Before the handle is done: its owner may submit the name again at once.
+    if (operation.is_join) {
+      sets_.sequence_of(entry.set).end_join();
+    } else if (entry.sequence == nullptr) {
+      finish_entry(entry);
+    } else if (operation.call != 0) {
+      entry.sequence->note_over();
+    }
+    bool was_awaited = false;
+    if (!status.ok() || !operation.complete_unattended(was_awaited)) {
+      for (auto& callback : operation.complete(status, was_awaited)) deferred_.call(std::move(callback), status);
+    }
+    if (was_awaited) waiters.note_done();
+  }
 
   /// When deadlines and warnings must be looked at; possibly too early.
   [[nodiscard]] base::Time next_due() const noexcept { return next_due_; }

@@ -135,8 +135,7 @@ MessageCounters Messenger::counters() {
   return protocol_.open().counters();
 }
 
-base::Time Messenger::next_due() {
-  if (!is_busy()) return base::Time::max();
+base::Time Messenger::next_due_of_open() {
   const base::MutexLock lock(mutex_);
   return protocol_.open().empty() ? base::Time::max() : protocol_.open().next_due();
 }

@@ -82,7 +82,7 @@ class Messenger {
   [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
   [[nodiscard]] MessageCounters counters();
   /// When a deadline or a warning is due.
-  [[nodiscard]] base::Time next_due();
+  [[nodiscard]] base::Time next_due() { return is_busy() ? next_due_of_open() : base::Time::max(); }
 
   // -- the driver
   /// One pass; whether anything moved. Adds what is to be said of messages that have waited for long.
@@ -149,6 +149,7 @@ class Messenger {
     NetChannels* const net_;
   };
 
+  [[nodiscard]] base::Time next_due_of_open();
   void update() KOLO_REQUIRES(mutex_);
   bool look(int pauses) KOLO_REQUIRES(mutex_);
   [[nodiscard]] bool moves_net() const KOLO_REQUIRES(mutex_);
