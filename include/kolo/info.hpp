@@ -79,7 +79,7 @@ struct Metrics {
   std::uint64_t driven_by_background = 0;
   std::uint64_t pushes = 0;  ///< how often some rank was starved of what another node's transport might hold back
   std::uint64_t bytes_in_place = 0;  ///< of `bytes`, reduced where they lay, in a GradientArena, without a copy
-  std::uint64_t expressed = 0;       ///< submissions that avoided the log: unnamed calls on one node
+  std::uint64_t shortcuts = 0;       ///< submissions that avoided the log: unnamed calls on one node
   // Of messages between two ranks, those to itself included, that were not given up. A short one counts as sent before
   // it is received.
   std::uint64_t messages_sent = 0;

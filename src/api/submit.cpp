@@ -127,7 +127,7 @@ class Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   /// Whether the call has avoided the log.
-  [[nodiscard]] bool express(const engine::ExpressCall& call) { return engine_.express(set_, turn_, call); }
+  [[nodiscard]] bool take_shortcut(const engine::SmallCall& call) { return engine_.take_shortcut(set_, turn_, call); }
   void give_to_log(const std::shared_ptr<detail::HandleState>& operation) {
     is_over_ = true;
     engine_.end_call(set_, turn_, operation);
@@ -148,9 +148,9 @@ void run_by_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail
 }
 
 /// A call on the CPU's memory avoids the log if that is possible; whether it did.
-bool run_by_express(Turn& turn, Request& request) {
+bool run_by_shortcut(Turn& turn, Request& request) {
   const core::Signature& signature = request.signature;
-  engine::ExpressCall call;
+  engine::SmallCall call;
   call.kind = signature.kind;
   call.op = signature.op;
   call.prescale = signature.prescale;
@@ -167,7 +167,7 @@ bool run_by_express(Turn& turn, Request& request) {
     if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
     return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
   };
-  return turn.express(call);
+  return turn.take_shortcut(call);
 }
 
 bool same_bits(double a, double b) noexcept {
@@ -225,20 +225,20 @@ void set_call(detail::HandleState& operation, const Plain& plain) {
   operation.timeout = plain.call.timeout;
 }
 
-engine::ExpressCall express_call(const Plain& plain) {
+engine::SmallCall small_call(const Plain& plain) {
   const detail::CallParts& call = plain.call;
-  engine::ExpressCall express;
-  express.kind = plain.kind;
-  express.op = call.op;
-  express.prescale = call.prescale;
-  express.postscale = call.postscale;
-  express.root = call.root;
+  engine::SmallCall small;
+  small.kind = plain.kind;
+  small.op = call.op;
+  small.prescale = call.prescale;
+  small.postscale = call.postscale;
+  small.root = call.root;
   with_input(call, [&](const auto& in) {
-    express.dtype = in.dtype();
-    express.shape = in.shape();
+    small.dtype = in.dtype();
+    small.shape = in.shape();
   });
-  express.buffer = buffer_of(plain);
-  return express;
+  small.buffer = buffer_of(plain);
+  return small;
 }
 
 void check_usable(engine::Engine& engine, bool waits) {
@@ -297,7 +297,7 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
   return operation;
 }
 
-/// Whether a checked call without a name is one that the express can make.
+/// Whether a checked call without a name may take the shortcut.
 bool may_avoid_log(const Request& request) noexcept {
   return request.device.kind == DeviceKind::cpu && request.signature.wire == core::Wire::own && request.members.empty();
 }
@@ -311,7 +311,7 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
     check_usable(engine, true);
     Turn turn(engine, set);
     engine.check_usable();  // the wait for the turn may have been long
-    if (turn.express(express_call(plain))) return;
+    if (turn.take_shortcut(small_call(plain))) return;
     return run_by_log(engine, turn, make_call(engine, set, make_request(set, {}, call)), result);
   }
   Request request = make_request(set, {}, call);
@@ -324,7 +324,7 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   }
   Turn turn(engine, set);
   engine.check_usable();  // the wait for the turn may have been long
-  if (!run_by_express(turn, request))
+  if (!run_by_shortcut(turn, request))
     return run_by_log(engine, turn, make_call(engine, set, std::move(request)), result);
   if (result != nullptr && request.room.owns_result)
     *result = {std::move(request.room.result), std::move(request.received_splits)};

@@ -95,7 +95,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_STEP_BYTES", &S::step_bytes, Type::bytes, 0, kGi, kShared, "",
      "How many bytes more a small all-reduce between nodes may send to save one step of communication: about the "
      "bandwidth of the link times its latency."},
-    {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
+    {"KOLO_SHORTCUT_BYTES", &S::shortcut_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
      "Unnamed blocking calls of up to this many bytes on one node send their data together with their readiness, and "
      "avoid the log once the group's unnamed call before is over; 0 sends all calls through the log."},
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",

@@ -65,7 +65,7 @@
 // in the order in which they were made; a call's number in it, from 1, is its identity. There are no ids, no rounds and
 // no plans:
 //
-//   express  A short blocking call may avoid the log (express.hpp). Then it does so on all members, and nothing of the
+//   shortcut A short blocking call may avoid the log (shortcut.hpp). Then it does so on all members, and nothing of the
 //            sequence is in flight in the log. So a number that is missing here is missing on every link, and between
 //            two messages.
 //   up       `SequenceGrown` says what follows what was said last: how many calls of which signature, one after

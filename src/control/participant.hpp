@@ -14,7 +14,7 @@
 //
 // Calls without a name (`call`) have no slots: they are numbered, and run or fail in the order of their numbers
 // (`RunCalls`, `FailCall`), but for the last ones of a rank, which fail together when another one has left
-// (`FailLastCalls`). Some avoid the log (express.hpp): their numbers are missing here.
+// (`FailLastCalls`). Some avoid the log (shortcut.hpp): their numbers are missing here.
 //
 // A rank that is out of data joins (`join`; messages.hpp). Until the others have joined as well it submits nothing in
 // that set, and executes what they do: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank

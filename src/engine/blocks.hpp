@@ -5,7 +5,7 @@
 //
 // A set's columns are free again when the log has removed the set: then all its members have dropped it, and none of
 // them looks at another's column any more. The next set's members use theirs only after they have read of that set, and
-// look at a peer's only when that peer has, too (shm::SlotRing, control::Express).
+// look at a peer's only when that peer has, too (shm::SlotRing, control::Shortcut).
 //
 // One thread at a time.
 #pragma once

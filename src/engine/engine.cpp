@@ -61,8 +61,8 @@ NodeLayout node_layout(const base::Settings& settings, const core::Topology& top
   layout.ranks = topology.local_size();
   layout.blocks = static_cast<std::size_t>(settings.groups) + 1;
   layout.board_bytes = board_shape(settings, topology.local_size()).bytes();
-  if (settings.express_bytes > 0) {
-    layout.express_bytes = control::Express::column_bytes(static_cast<std::size_t>(settings.express_bytes));
+  if (settings.shortcut_bytes > 0) {
+    layout.shortcut_bytes = control::Shortcut::column_bytes(static_cast<std::size_t>(settings.shortcut_bytes));
   }
   layout.ring_bytes = ring_bytes;
   layout.rings = rings;
@@ -218,7 +218,7 @@ bool Engine::drain_mailbox(base::Time now) {
       break;
     case Command::leave:
       ending_.leave();
-      sets_.close_express();  // later calls fail on this rank alone
+      sets_.close_shortcuts();  // later calls fail on this rank alone
       for (const auto& [set, last] : sets_.avoided()) participant_.pass(set, last);
       participant_.leave();
       break;
@@ -351,7 +351,7 @@ bool Engine::read_log() {
     participant_.on_log(entry, reading_.actions);  // refuses what no log can hold
     sets_.on_log(entry);
     if (!participant_.left().empty()) {
-      sets_.close_express();
+      sets_.close_shortcuts();
       messages_.on_left(participant_.left(), base::now() + base::from_seconds(settings_.latch_timeout_s));
     }
     std::vector<control::Action> actions = std::exchange(reading_.actions, {});  // none is left when one of them throws
@@ -562,12 +562,12 @@ Metrics Engine::metrics() {
   const HandOver after(*this);
   Metrics metrics = metrics_.counted();
   const control::ParticipantCounters& counters = participant_.counters();
-  const Sets::Expressed expressed = sets_.expressed();
-  metrics.expressed = expressed.calls;
-  metrics.submissions += expressed.calls;
-  metrics.tensors += expressed.calls;
-  metrics.driven_by_waiters += expressed.calls;
-  metrics.bytes += expressed.bytes;
+  const Sets::ShortcutCounts shortcuts = sets_.shortcuts();
+  metrics.shortcuts = shortcuts.calls;
+  metrics.submissions += shortcuts.calls;
+  metrics.tensors += shortcuts.calls;
+  metrics.driven_by_waiters += shortcuts.calls;
+  metrics.bytes += shortcuts.bytes;
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;

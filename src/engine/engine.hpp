@@ -73,8 +73,8 @@
 #include "base/settings.hpp"
 #include "control/board.hpp"
 #include "control/control_channel.hpp"
-#include "control/express.hpp"
 #include "control/participant.hpp"
+#include "control/shortcut.hpp"
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/device.hpp"
@@ -87,7 +87,6 @@
 #include "engine/ending.hpp"
 #include "engine/errands.hpp"
 #include "engine/executor.hpp"
-#include "engine/express_data.hpp"
 #include "engine/failure.hpp"
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
@@ -101,6 +100,7 @@
 #include "engine/sequence.hpp"
 #include "engine/set_state.hpp"
 #include "engine/sets.hpp"
+#include "engine/small_calls.hpp"
 #include "engine/submission.hpp"
 #include "engine/tally.hpp"
 #include "engine/unsent.hpp"
@@ -167,9 +167,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void call(SetState& set, OperationPtr operation);
   /// Begins a blocking one: takes the turn, waiting for other threads' blocking calls. `end_call` follows.
   [[nodiscard]] Sequence::Turn begin_call(SetState& set);
-  /// The turn's call, on the CPU's memory, avoids the log where it can (control/express.hpp); whether it has. Throws
+  /// The turn's call, on the CPU's memory, avoids the log where it can (control/shortcut.hpp); whether it has. Throws
   /// Error: it has, and failed.
-  [[nodiscard]] bool express(SetState& set, Sequence::Turn& turn, const ExpressCall& call);
+  [[nodiscard]] bool take_shortcut(SetState& set, Sequence::Turn& turn, const SmallCall& call);
   /// Ends the turn. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not made,
   /// which is a fatal error if peers know of it.
   void end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_log);
@@ -371,8 +371,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void fail_last_calls(const control::FailLastCalls& failed) KOLO_REQUIRES(driver_.mutex());
   void ask_about_call(const Operation& operation, double waited, bool deadline) KOLO_REQUIRES(driver_.mutex());
 
-  // -- of those that may avoid the log (express.cpp)
-  control::Express::Verdict await_verdict(control::Express& express);
+  // -- of those that may avoid the log (shortcut.cpp)
+  control::Shortcut::Verdict await_verdict(control::Shortcut& shortcut);
 
   // -- messages (messages.cpp)
   void give_up(const std::string& reason);

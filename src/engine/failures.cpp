@@ -200,7 +200,7 @@ bool Engine::judge_losses() {
 /// is not in it will never run.
 void Engine::close_log() {
   changes_.note();  // a peer's end closes it outside a pass, too
-  sets_.close_express();
+  sets_.close_shortcuts();
   if (ending_.is_leaving()) {
     ending_.close(Status(ErrorCode::shut_down, "the job was shut down"));
     return;  // what is open ends with the engine
@@ -248,7 +248,7 @@ void Engine::announce_loss(int rank, ErrorCode code, const std::string& reason) 
 void Engine::latch(const Status& status) {
   if (faulted()) return;
   failure_.record(status);
-  sets_.close_express();  // before anything is over because of that
+  sets_.close_shortcuts();  // before anything is over because of that
   changes_.note();
   if (inter_) inter_->abandon();
   errands_.log(LogLevel::error, status.message());

@@ -56,7 +56,7 @@ bool Sequence::give(OperationPtr& operation, Calls& log) {
     return false;
   }
   ++given_;
-  express.give(++made_);
+  shortcut.give(++made_);
   return true;
 }
 
@@ -87,9 +87,9 @@ void Sequence::end_turn() {
 Sequence::Turn Sequence::begin() {
   const base::MutexLock lock(mutex_);
   take_turn();
-  // In this order: the express is closed before a call is over that a member has not made.
+  // In this order: the shortcut is closed before a call is over that a member has not made.
   const bool is_over = over_.load(std::memory_order_acquire) == given_;
-  return {made_ + 1, is_over && express.is_open_for(made_ + 1)};
+  return {made_ + 1, is_over && shortcut.is_open_for(made_ + 1)};
 }
 
 bool Sequence::try_end(Turn& turn, OperationPtr& by_log, Calls& log) {

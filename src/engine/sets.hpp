@@ -71,7 +71,7 @@ class Sets {
   /// All calls that were in flight have been completed.
   void clear_sequences() noexcept;
   /// From now on no call avoids the log: a rank has left, or there is a fatal error.
-  void close_express() noexcept;
+  void close_shortcuts() noexcept;
   /// The set's join is over, and all are back: the next call follows this one.
   void resume(SetState& set, core::Round call);
   /// By set: the last call that has avoided the log.
@@ -84,11 +84,11 @@ class Sets {
   /// A set that this rank is a member of, as people speak of it; empty: the world's.
   [[nodiscard]] std::string words_of(core::SetId set) const;
   /// Of all sets, those that have gone included: calls that have avoided the log.
-  struct Expressed {
+  struct ShortcutCounts {
     std::uint64_t calls = 0;
     std::uint64_t bytes = 0;
   };
-  [[nodiscard]] Expressed expressed() const noexcept;
+  [[nodiscard]] ShortcutCounts shortcuts() const noexcept;
 
   EntriesBySlot entries;  ///< of all of them
   Joins joins;
@@ -97,7 +97,7 @@ class Sets {
   [[nodiscard]] std::size_t block_of(const SetState& set, int local_rank) const;
   [[nodiscard]] std::vector<int> local_ranks_of(const SetState& set) const;
   [[nodiscard]] base::Columns columns_of(const SetState& set) const;
-  void make_express(SetState& set);
+  void make_shortcut(SetState& set);
   [[nodiscard]] std::unique_ptr<data::Backend> make_plane(SetState& set, std::uint32_t number);
   [[nodiscard]] PlaneSite site_of(const SetState& set, std::uint32_t number, std::size_t ring) const;
 
@@ -109,7 +109,7 @@ class Sets {
   std::uint64_t added_ = 0;                                 // sets that the log has added so far
   std::unordered_map<core::SetId, SetStatePtr> states_;     // of those that this rank is a member of
   bool is_closed_ = false;
-  Expressed gone_;
+  ShortcutCounts gone_;
 };
 
 }  // namespace kolo::engine

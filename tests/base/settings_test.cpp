@@ -104,7 +104,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_SHARE_DEVICE", "1"},
                            {"KOLO_GPU_MEMORY_LIMIT", "14M"},
                            {"KOLO_LOG_PLACEMENT", "1"},
-                           {"KOLO_EXPRESS_BYTES", "2K"},
+                           {"KOLO_SHORTCUT_BYTES", "2K"},
                            {"KOLO_DIRECT_BYTES", "6K"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
@@ -133,7 +133,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.chunk_bytes, 3072);
   EXPECT_EQ(settings.past_cache_bytes, 5 << 20);
   EXPECT_EQ(settings.step_bytes, 7168);
-  EXPECT_EQ(settings.express_bytes, 2048);
+  EXPECT_EQ(settings.shortcut_bytes, 2048);
   EXPECT_EQ(settings.direct_bytes, 6144);
   EXPECT_EQ(settings.message_ring_bytes, 8192);
   EXPECT_EQ(settings.log_ring_bytes, 16384);

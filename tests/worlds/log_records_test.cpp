@@ -63,7 +63,7 @@ Records& run(Records& records, const std::string& level, const std::string& per_
       .with_setting("KOLO_RANKS_PER_NODE", per_node)
       .with_setting("KOLO_SLOTS", "4")
       .with_setting("KOLO_SLOT_BYTES", "64K")
-      .with_setting("KOLO_EXPRESS_BYTES", "0");
+      .with_setting("KOLO_SHORTCUT_BYTES", "0");
   kolo::run_local(2, steps, options);
   return records;
 }
@@ -126,7 +126,7 @@ TEST(LogRecords, AWorldOfOneSaysTheSame) {
   Records records;
   kolo::Options options;
   options.log_sink = records.sink();
-  options.with_setting("KOLO_LOG_LEVEL", "trace").with_setting("KOLO_EXPRESS_BYTES", "0");
+  options.with_setting("KOLO_LOG_LEVEL", "trace").with_setting("KOLO_SHORTCUT_BYTES", "0");
   {
     kolo::Context context = kolo::Context::alone(options);
     std::vector<float> x(10, 1.0F);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a blocking call that may avoid the log waits for its peers (control/express.hpp).
+// How a blocking call that may avoid the log waits for its peers (control/shortcut.hpp).
 //
 // First it looks for the peers' words without touching the engine: for as long as a rank with a CPU of its own takes to
 // come, or until the ranks that share this CPU have had it. After that a peer may be waiting for something that this
@@ -14,7 +14,7 @@
 
 namespace kolo::engine {
 
-using Verdict = control::Express::Verdict;
+using Verdict = control::Shortcut::Verdict;
 
 namespace {
 
@@ -25,13 +25,13 @@ constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace
 
-bool Engine::express(SetState& set, Sequence::Turn& turn, const ExpressCall& call) {
+bool Engine::take_shortcut(SetState& set, Sequence::Turn& turn, const SmallCall& call) {
   if (!turn.may_avoid_log) return false;
-  ExpressRoute& route = set.sequence.express;
-  control::Express* const express = route.begin(turn.call, call);
-  if (express == nullptr) return false;
+  SetShortcut& route = set.sequence.shortcut;
+  control::Shortcut* const shortcut = route.begin(turn.call, call);
+  if (shortcut == nullptr) return false;
   turn.has_spoken = true;
-  if (await_verdict(*express) != Verdict::together) return false;
+  if (await_verdict(*shortcut) != Verdict::together) return false;
   turn.has_avoided = true;
   route.finish(call);
   KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
@@ -39,15 +39,15 @@ bool Engine::express(SetState& set, Sequence::Turn& turn, const ExpressCall& cal
   return true;
 }
 
-Verdict Engine::await_verdict(control::Express& express) {
-  const auto is_decided = [&express] { return express.look() != Verdict::undecided; };
+Verdict Engine::await_verdict(control::Shortcut& shortcut) {
+  const auto is_decided = [&shortcut] { return shortcut.look() != Verdict::undecided; };
   base::Waiter waiter(wait_policy_);
   for (int steps = wait_policy_.pauses + kYields; steps > 0; --steps) {
-    if (is_decided()) return express.look();
+    if (is_decided()) return shortcut.look();
     waiter.step();
   }
   help_until(is_decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
-  return express.demote();
+  return shortcut.demote();
 }
 
 }  // namespace kolo::engine

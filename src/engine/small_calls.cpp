@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/express_data.hpp"
+#include "engine/small_calls.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace kolo::engine {
 
-using control::Express;
+using control::Shortcut;
 using core::CollectiveKind;
 
 namespace {
@@ -44,21 +44,21 @@ bool is_even(Span<const std::int64_t> splits) {
 
 }  // namespace
 
-ExpressData::ExpressData(Express& express, kernels::PeerCopy to_peers)
-    : express_(express), ranks_(express.ranks()), own_(express.local_rank()), copy_(to_peers),
+SmallCalls::SmallCalls(Shortcut& shortcut, kernels::PeerCopy to_peers)
+    : shortcut_(shortcut), ranks_(shortcut.ranks()), own_(shortcut.local_rank()), copy_(to_peers),
       inputs_(static_cast<std::size_t>(ranks_)), lengths_(static_cast<std::size_t>(ranks_)) {}
 
 /// In the line behind a head, or in the payload.
-bool ExpressData::fits(std::size_t bytes, std::size_t head) const noexcept {
-  return bytes <= Express::kRoom - head || bytes <= express_.capacity();
+bool SmallCalls::fits(std::size_t bytes, std::size_t head) const noexcept {
+  return bytes <= Shortcut::kRoom - head || bytes <= shortcut_.capacity();
 }
 
-std::byte* ExpressData::input_of(int rank, std::size_t bytes, std::size_t head) const noexcept {
-  return bytes <= Express::kRoom - head ? express_.room(rank) + head : express_.payload(rank);
+std::byte* SmallCalls::input_of(int rank, std::size_t bytes, std::size_t head) const noexcept {
+  return bytes <= Shortcut::kRoom - head ? shortcut_.room(rank) + head : shortcut_.payload(rank);
 }
 
 /// Of a reduce-scatter's input.
-ExpressData::Range ExpressData::rows_of(const ExpressCall& call, int rank) const noexcept {
+SmallCalls::Range SmallCalls::rows_of(const SmallCall& call, int rank) const noexcept {
   const data::RowsOf rows(call.shape[0], rank, ranks_);
   const std::size_t row = call.shape[0] == 0 ? 0 : call.bytes() / static_cast<std::size_t>(call.shape[0]);
   const auto begin = static_cast<std::size_t>(rows.begin) * row;
@@ -66,18 +66,18 @@ ExpressData::Range ExpressData::rows_of(const ExpressCall& call, int rank) const
 }
 
 /// Of an all-to-all: what one rank gives another.
-std::size_t ExpressData::block_bytes(const ExpressCall& call) const noexcept {
+std::size_t SmallCalls::block_bytes(const SmallCall& call) const noexcept {
   return call.bytes() / static_cast<std::size_t>(ranks_);
 }
 
 // ---------------------------------------------------------------- before all have spoken
 
-bool ExpressData::lay_out(const ExpressCall& call) {
+bool SmallCalls::lay_out(const SmallCall& call) {
   laid_out_ = 0;
   const std::size_t bytes = call.bytes();
   switch (call.kind) {
   case CollectiveKind::allreduce:
-    if (bytes > Express::kRoom && bytes * static_cast<std::size_t>(ranks_) > kInputsRead * express_.capacity())
+    if (bytes > Shortcut::kRoom && bytes * static_cast<std::size_t>(ranks_) > kInputsRead * shortcut_.capacity())
       return false;
     break;
   case CollectiveKind::barrier:
@@ -100,7 +100,7 @@ bool ExpressData::lay_out(const ExpressCall& call) {
 }
 
 /// What no peer reads of this rank's input.
-ExpressData::Range ExpressData::unread_of(const ExpressCall& call) const noexcept {
+SmallCalls::Range SmallCalls::unread_of(const SmallCall& call) const noexcept {
   switch (call.kind) {
   case CollectiveKind::reduce:
   case CollectiveKind::gather:
@@ -118,7 +118,7 @@ ExpressData::Range ExpressData::unread_of(const ExpressCall& call) const noexcep
   }
 }
 
-void ExpressData::copy_in(const ExpressCall& call, std::byte* to, Range unread) {
+void SmallCalls::copy_in(const SmallCall& call, std::byte* to, Range unread) {
   const auto copy = [&](std::size_t begin, std::size_t end) {
     if (begin == end) return;
     copy_(to + begin, call.buffer.input + begin, static_cast<std::int64_t>(end - begin));
@@ -128,16 +128,16 @@ void ExpressData::copy_in(const ExpressCall& call, std::byte* to, Range unread) 
   copy(unread.end, call.bytes());
 }
 
-bool ExpressData::lay_out_contribution(const ExpressCall& call) {
+bool SmallCalls::lay_out_contribution(const SmallCall& call) {
   const std::size_t bytes = call.bytes();
   if (!fits(bytes, sizeof(Head))) return false;
-  write_head(express_.room(own_), static_cast<Head>(bytes));
+  write_head(shortcut_.room(own_), static_cast<Head>(bytes));
   copy_in(call, input_of(own_, bytes, sizeof(Head)), unread_of(call));
   return true;
 }
 
 /// The other ranks do not know how much the root gives: they guess by what they get.
-bool ExpressData::lay_out_rows(const ExpressCall& call) {
+bool SmallCalls::lay_out_rows(const SmallCall& call) {
   if (call.root != own_) {
     const auto ranks = static_cast<std::size_t>(ranks_);
     return fits(ranks * static_cast<std::size_t>(call.output_elements) * size_of(call.dtype), sizeof(Head));
@@ -145,20 +145,20 @@ bool ExpressData::lay_out_rows(const ExpressCall& call) {
   const Span<const std::int64_t> splits = call.splits;
   const bool even = is_even(splits);
   const std::size_t table = even ? 0 : splits.size() * sizeof(std::int64_t);
-  if (even ? !fits(call.bytes(), sizeof(Head)) : table + call.bytes() > express_.capacity()) return false;
-  write_head(express_.room(own_), even ? splits[0] : kUneven);
-  if (!even) std::memcpy(express_.payload(own_), splits.data(), table);
+  if (even ? !fits(call.bytes(), sizeof(Head)) : table + call.bytes() > shortcut_.capacity()) return false;
+  write_head(shortcut_.room(own_), even ? splits[0] : kUneven);
+  if (!even) std::memcpy(shortcut_.payload(own_), splits.data(), table);
   const std::size_t row = static_cast<std::size_t>(call.shape.elements()) * size_of(call.dtype);
   const auto before = static_cast<std::size_t>(sum_of(splits.begin(), splits.begin() + own_));
   const auto rows = static_cast<std::size_t>(splits[static_cast<std::size_t>(own_)]);
-  std::byte* const to = even ? input_of(own_, call.bytes(), sizeof(Head)) : express_.payload(own_) + table;
+  std::byte* const to = even ? input_of(own_, call.bytes(), sizeof(Head)) : shortcut_.payload(own_) + table;
   copy_in(call, to, {before * row, (before + rows) * row});
   return true;
 }
 
 // ---------------------------------------------------------------- once all have spoken
 
-void ExpressData::take(const ExpressCall& call) {
+void SmallCalls::take(const SmallCall& call) {
   const std::size_t bytes = call.bytes();
   switch (call.kind) {
   case CollectiveKind::allreduce:
@@ -184,7 +184,7 @@ void ExpressData::take(const ExpressCall& call) {
   }
 }
 
-void ExpressData::reduce(const ExpressCall& call, Range range) {
+void SmallCalls::reduce(const SmallCall& call, Range range) {
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::byte* const input = rank == own_ ? call.buffer.input : input_of(rank, call.bytes());
     inputs_[static_cast<std::size_t>(rank)] = input + range.begin;
@@ -195,8 +195,8 @@ void ExpressData::reduce(const ExpressCall& call, Range range) {
                   call.buffer.output, static_cast<std::int64_t>((range.end - range.begin) / size_of(call.dtype)), own_);
 }
 
-void ExpressData::take_contributions(const ExpressCall& call) {
-  for (int rank = 0; rank < ranks_; ++rank) lengths_[static_cast<std::size_t>(rank)] = head_at(express_.room(rank));
+void SmallCalls::take_contributions(const SmallCall& call) {
+  for (int rank = 0; rank < ranks_; ++rank) lengths_[static_cast<std::size_t>(rank)] = head_at(shortcut_.room(rank));
   std::byte* to = call.make_room(lengths_);
   for (int rank = 0; rank < ranks_; ++rank) {
     const auto bytes = static_cast<std::size_t>(lengths_[static_cast<std::size_t>(rank)]);
@@ -205,14 +205,14 @@ void ExpressData::take_contributions(const ExpressCall& call) {
   }
 }
 
-void ExpressData::take_scattered(const ExpressCall& call) {
+void SmallCalls::take_scattered(const SmallCall& call) {
   const auto ranks = static_cast<std::size_t>(ranks_);
   const auto own = static_cast<std::size_t>(own_);
-  const Head each = head_at(express_.room(call.root));
+  const Head each = head_at(shortcut_.room(call.root));
   std::size_t table = 0;
   if (each == kUneven) {
     table = ranks * sizeof(std::int64_t);
-    std::memcpy(lengths_.data(), express_.payload(call.root), table);
+    std::memcpy(lengths_.data(), shortcut_.payload(call.root), table);
   } else {
     std::fill(lengths_.begin(), lengths_.end(), each);
   }
@@ -225,11 +225,11 @@ void ExpressData::take_scattered(const ExpressCall& call) {
   std::byte* const output = call.make_room(lengths_);
   const std::byte* from = call.buffer.input;
   if (call.root != own_)
-    from = each == kUneven ? express_.payload(call.root) + table : input_of(call.root, all, sizeof(Head));
+    from = each == kUneven ? shortcut_.payload(call.root) + table : input_of(call.root, all, sizeof(Head));
   copy_out(output, from + begin, static_cast<std::size_t>(rows) * row);
 }
 
-void ExpressData::exchange(const ExpressCall& call) const {
+void SmallCalls::exchange(const SmallCall& call) const {
   const std::size_t block = block_bytes(call);
   const std::size_t own = block * static_cast<std::size_t>(own_);
   // Each rank begins with the next one, so that not all read the same input at once.

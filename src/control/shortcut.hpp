@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The express: short blocking calls without a name, inside one node, without the log. A rank stores one word, with its
+// The shortcut: short blocking calls without a name, inside one node, without the log. A rank stores one word, with its
 // input beside it, which says "ready for this". When all words are there, each rank takes what it needs from all inputs
-// by itself (engine/express_data.hpp). This file is the protocol on the shared memory. Nothing here waits.
+// by itself (engine/small_calls.hpp). This file is the protocol on the shared memory. Nothing here waits.
 //
 // Numbers. A call is the number that it has in its rank's sequence (messages.hpp, "Sequences"). Asynchronous calls have
 // numbers, too, and go by the log.
@@ -30,12 +30,12 @@
 // gives k to the log.) Then every member has made k - 1. A rank makes a call only when it has ended its part here in
 // all earlier ones. So nobody looks at lines of k - 2 and earlier any more, and those of k may be written over them.
 // Lines of k - 1 are the other ones of the pair. The next user of this pair is k + 2, for which k + 1 must be over, so
-// every member has ended k. The engine closes the express where a call can be over that a member has not made: when a
+// every member has ended k. The engine closes the shortcut where a call can be over that a member has not made: when a
 // rank has left, and after a fatal error. It is closed, too, while a rank has joined, only because waiting for it is
 // useless.
 //
 // A rank gives its first call of a new set to the log. When that is over, all members have made their ends of the
-// express in the set's memory, which others had before.
+// shortcut in the set's memory, which others had before.
 //
 // No two calls of one signature have the same word. Words of different signatures are equal by chance: one in 2^48 of
 // the mistakes that a program makes. Even then nothing but this memory and the caller's own buffers is touched.
@@ -51,7 +51,7 @@
 namespace kolo::control {
 
 /// One rank's end of it. One thread at a time, but for `give`.
-class Express {
+class Shortcut {
  public:
   using Tag = std::uint64_t;
   enum class Verdict : std::uint8_t { undecided, together, by_log };
@@ -62,7 +62,7 @@ class Express {
 
   /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. `capacity`: the longest
   /// input that a payload holds.
-  Express(base::Columns columns, std::size_t capacity, int local_rank);
+  Shortcut(base::Columns columns, std::size_t capacity, int local_rank);
   /// A multiple of the page size.
   [[nodiscard]] static std::size_t column_bytes(std::size_t capacity) noexcept;
 

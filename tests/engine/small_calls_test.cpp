@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/express_data.hpp"
+#include "engine/small_calls.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace kolo::engine {
 namespace {
 
-using control::Express;
+using control::Shortcut;
 using core::CollectiveKind;
 
 constexpr int kRanks = 3;
@@ -25,18 +25,18 @@ struct Free {
 };
 
 /// Three ranks that do everything one after another: nobody waits for anybody.
-class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
+class SmallCallsTest : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
     End(const base::Columns& columns, int rank)
-        : express(columns, kCapacity, rank), data(express, kernels::PeerCopy()) {}
-    Express express;
-    ExpressData data;
+        : shortcut(columns, kCapacity, rank), data(shortcut, kernels::PeerCopy()) {}
+    Shortcut shortcut;
+    SmallCalls data;
     std::vector<std::int32_t> input, output;
-    ExpressCall call;
+    SmallCall call;
   };
 
-  ExpressDataTest() {
+  SmallCallsTest() {
     const auto columns = base::Columns::in_a_row(memory_.get(), kColumn, kRanks);
     for (int rank = 0; rank < kRanks; ++rank) ends_.push_back(std::make_unique<End>(columns, rank));
   }
@@ -68,16 +68,16 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
     bool fits = true;
     ++call_;
     for (const auto& end : ends_) {
-      end->express.begin(call_);
+      end->shortcut.begin(call_);
       fits = end->data.lay_out(end->call) && fits;
-      if (fits) end->express.speak(7);
+      if (fits) end->shortcut.speak(7);
     }
     return fits;
   }
   /// The inputs may change as soon as they have been laid out, but for what a rank takes of its own.
   void expect(int rank, const std::vector<std::int32_t>& wanted) {
     End& end = *ends_[static_cast<std::size_t>(rank)];
-    ASSERT_EQ(end.express.look(), Express::Verdict::together);
+    ASSERT_EQ(end.shortcut.look(), Shortcut::Verdict::together);
     end.data.take(end.call);
     end.input.assign(end.input.size(), -2);
     const std::vector<std::int32_t> got(end.output.begin(),
@@ -127,7 +127,7 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
 
  private:
   core::Round call_ = 0;
-  const std::size_t kColumn = Express::column_bytes(kCapacity);
+  const std::size_t kColumn = Shortcut::column_bytes(kCapacity);
   const std::unique_ptr<std::byte, Free> memory_{
       static_cast<std::byte*>(::operator new (kRanks* kColumn, std::align_val_t{4096}))};
 
@@ -137,7 +137,7 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
 };
 
 /// In lines, at their limit, and in payloads.
-TEST_P(ExpressDataTest, EachKindBringsItsResult) {
+TEST_P(SmallCallsTest, EachKindBringsItsResult) {
   for (const std::int64_t size : {0, 3, 27, 28, 30, 33, 150}) {
     std::vector<std::int64_t> elements(kRanks, size);
     std::vector<std::vector<std::int64_t>> all_splits = {{}};
@@ -156,14 +156,14 @@ TEST_P(ExpressDataTest, EachKindBringsItsResult) {
   }
 }
 
-TEST_P(ExpressDataTest, WhatDoesNotFitGoesByTheLog) {
+TEST_P(SmallCallsTest, WhatDoesNotFitGoesByTheLog) {
   const std::int64_t size = 153;  // 612 bytes
   prepare({size, size, size}, {51, 51, 51});
   EXPECT_FALSE(lay_out());
-  for (const auto& end : ends_) EXPECT_EQ(end->express.demote(), Express::Verdict::by_log);
+  for (const auto& end : ends_) EXPECT_EQ(end->shortcut.demote(), Shortcut::Verdict::by_log);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, ExpressDataTest,
+INSTANTIATE_TEST_SUITE_P(Kinds, SmallCallsTest,
                          ::testing::Values(CollectiveKind::allreduce, CollectiveKind::reduce,
                                            CollectiveKind::reduce_scatter, CollectiveKind::broadcast,
                                            CollectiveKind::alltoall, CollectiveKind::allgather, CollectiveKind::gather,
@@ -171,18 +171,18 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ExpressDataTest,
                          [](const auto& info) { return std::string(core::to_string(info.param)); });
 
 /// Its other ranks do not know how much its root gives.
-TEST(ExpressData, ALongScatterIsGuessedByItsOutput) {
+TEST(SmallCalls, ALongScatterIsGuessedByItsOutput) {
   const std::unique_ptr<std::byte, Free> memory(
-      static_cast<std::byte*>(::operator new (2 * Express::column_bytes(kCapacity), std::align_val_t{4096})));
-  const auto columns = base::Columns::in_a_row(memory.get(), Express::column_bytes(kCapacity), 2);
-  Express express(columns, kCapacity, 0);
-  ExpressData data(express, kernels::PeerCopy());
-  ExpressCall call;
+      static_cast<std::byte*>(::operator new (2 * Shortcut::column_bytes(kCapacity), std::align_val_t{4096})));
+  const auto columns = base::Columns::in_a_row(memory.get(), Shortcut::column_bytes(kCapacity), 2);
+  Shortcut shortcut(columns, kCapacity, 0);
+  SmallCalls data(shortcut, kernels::PeerCopy());
+  SmallCall call;
   call.kind = CollectiveKind::scatter;
   call.root = 1;
   for (const std::int64_t elements : {75, 76}) {  // of 4 bytes, for each of two ranks
     call.output_elements = elements;
-    express.begin(static_cast<core::Round>(elements));
+    shortcut.begin(static_cast<core::Round>(elements));
     EXPECT_EQ(data.lay_out(call), elements == 75) << elements;
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What unnamed calls that avoid the log do with their data (control/express.hpp says why they may avoid it).
+// What unnamed calls that avoid the log do with their data (control/shortcut.hpp says why they may avoid it).
 //
 // Before a rank says its word, it copies its input beside the word: `lay_out`. Once all have said the same, each rank
 // takes what it needs from all inputs: `take`.
@@ -23,7 +23,7 @@
 
 #include <kolo/types.hpp>
 
-#include "control/express.hpp"
+#include "control/shortcut.hpp"
 #include "core/signature.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "engine/operation.hpp"
@@ -31,7 +31,7 @@
 namespace kolo::engine {
 
 /// An unnamed call on memory of the CPU, checked.
-struct ExpressCall {
+struct SmallCall {
   core::CollectiveKind kind = core::CollectiveKind::barrier;
   DType dtype = DType::float32;
   Shape shape;  ///< as in the signature: of gathers and scatters a row's
@@ -52,18 +52,18 @@ struct ExpressCall {
 };
 
 /// Of one rank in one set. One call at a time.
-class ExpressData {
+class SmallCalls {
  public:
-  /// `express` outlives this. `to_peers`: how inputs are written.
-  ExpressData(control::Express& express, kernels::PeerCopy to_peers);
+  /// `shortcut` outlives this. `to_peers`: how inputs are written.
+  SmallCalls(control::Shortcut& shortcut, kernels::PeerCopy to_peers);
 
   /// Copies this rank's input for its peers, in a call that has begun and before this rank speaks. False: the call is
   /// too long, and must go by the log.
-  [[nodiscard]] bool lay_out(const ExpressCall& call);
+  [[nodiscard]] bool lay_out(const SmallCall& call);
   /// How many bytes the last `lay_out` has copied.
   [[nodiscard]] std::size_t laid_out() const noexcept { return laid_out_; }
   /// Once all ranks have said the same: this rank's result. Throws what `make_room` throws.
-  void take(const ExpressCall& call);
+  void take(const SmallCall& call);
 
  private:
   /// A range of an input, in bytes.
@@ -74,18 +74,18 @@ class ExpressData {
 
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t head = 0) const noexcept;
   [[nodiscard]] std::byte* input_of(int rank, std::size_t bytes, std::size_t head = 0) const noexcept;
-  [[nodiscard]] Range rows_of(const ExpressCall& call, int rank) const noexcept;
-  [[nodiscard]] std::size_t block_bytes(const ExpressCall& call) const noexcept;
-  [[nodiscard]] Range unread_of(const ExpressCall& call) const noexcept;
-  void copy_in(const ExpressCall& call, std::byte* to, Range unread);
-  [[nodiscard]] bool lay_out_contribution(const ExpressCall& call);
-  [[nodiscard]] bool lay_out_rows(const ExpressCall& call);
-  void reduce(const ExpressCall& call, Range range);
-  void take_contributions(const ExpressCall& call);
-  void take_scattered(const ExpressCall& call);
-  void exchange(const ExpressCall& call) const;
+  [[nodiscard]] Range rows_of(const SmallCall& call, int rank) const noexcept;
+  [[nodiscard]] std::size_t block_bytes(const SmallCall& call) const noexcept;
+  [[nodiscard]] Range unread_of(const SmallCall& call) const noexcept;
+  void copy_in(const SmallCall& call, std::byte* to, Range unread);
+  [[nodiscard]] bool lay_out_contribution(const SmallCall& call);
+  [[nodiscard]] bool lay_out_rows(const SmallCall& call);
+  void reduce(const SmallCall& call, Range range);
+  void take_contributions(const SmallCall& call);
+  void take_scattered(const SmallCall& call);
+  void exchange(const SmallCall& call) const;
 
-  control::Express& express_;
+  control::Shortcut& shortcut_;
   const int ranks_;
   const int own_;
   const kernels::PeerCopy copy_;

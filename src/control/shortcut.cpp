@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/express.hpp"
+#include "control/shortcut.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -26,12 +26,12 @@ std::uint64_t bits_of(double value) noexcept {
 
 }  // namespace
 
-std::size_t Express::column_bytes(std::size_t capacity) noexcept {
+std::size_t Shortcut::column_bytes(std::size_t capacity) noexcept {
   return base::round_up(kHead + 2 * base::round_up(capacity, kStride), base::kPageBytes);
 }
 
-Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
-                             double postscale, int root) noexcept {
+Shortcut::Tag Shortcut::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
+                               double postscale, int root) noexcept {
   std::uint64_t hash =
       mix(0x9e3779b97f4a7c15U, static_cast<std::uint64_t>(root) << 32 | static_cast<std::uint64_t>(kind) << 24 |
                                    static_cast<std::uint64_t>(op) << 16 | static_cast<std::uint64_t>(dtype) << 8 |
@@ -40,7 +40,7 @@ Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape
   return mix(mix(hash, bits_of(prescale)), bits_of(postscale)) & kTagMask;
 }
 
-Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
+Shortcut::Shortcut(base::Columns columns, std::size_t capacity, int local_rank)
     : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity),
       payload_bytes_(base::round_up(capacity, kStride)) {
   static_assert(sizeof(Line) == kStride && std::atomic<std::uint64_t>::is_always_lock_free);
@@ -50,14 +50,14 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   give(0);
 }
 
-void Express::begin(core::Round call) noexcept {
+void Shortcut::begin(core::Round call) noexcept {
   KOLO_CHECK(call >= call_) << "call " << call << " after " << call_;
   call_ = call;
   seen_ = 0;
   verdict_ = Verdict::undecided;
 }
 
-void Express::speak(Tag tag) noexcept {
+void Shortcut::speak(Tag tag) noexcept {
   word_ = spoken(call_, tag);
   std::atomic<std::uint64_t>& at = line(local_rank_, call_).word;
   std::uint64_t before = at.load(std::memory_order_relaxed);
@@ -69,7 +69,7 @@ void Express::speak(Tag tag) noexcept {
 /// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
 /// still copying from them, in the call before this one, asks for them once more. Not those of a long payload, which
 /// may be written past the cache.
-void Express::expect(std::size_t bytes) const noexcept {
+void Shortcut::expect(std::size_t bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
   base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
@@ -77,7 +77,7 @@ void Express::expect(std::size_t bytes) const noexcept {
   base::claim_lines(payload(local_rank_, call_ + 1), std::min(bytes, kMost));
 }
 
-Express::Verdict Express::look() noexcept {
+Shortcut::Verdict Shortcut::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
   for (; seen_ < ranks(); ++seen_) {
     const std::atomic<std::uint64_t>& at = line(seen_, call_).word;
@@ -94,7 +94,7 @@ Express::Verdict Express::look() noexcept {
   return verdict_ = Verdict::together;
 }
 
-Express::Verdict Express::demote() noexcept {
+Shortcut::Verdict Shortcut::demote() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
   bool together = true;
   for (int rank = 0; rank < ranks(); ++rank) {
