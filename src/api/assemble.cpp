@@ -27,6 +27,7 @@
 #include "control/tcp/interfaces.hpp"
 #include "data/cpu/cpu_backend.hpp"
 #include "data/cpu/cpu_distance.hpp"
+#include "data/cpu/small.hpp"
 #include "data/kernels/past_cache.hpp"
 #include "transport/shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
@@ -220,6 +221,9 @@ class Assembly {
     auto connections = std::make_unique<const ClosedInChildren>(list_connections());
     std::shared_ptr<engine::Engine> engine;
     bootstrap::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
+      parts_.make_small_calls = [to_peers = parts_.to_peers](core::ShortcutMemory memory) {
+        return std::make_unique<data::cpu::CpuSmallCalls>(std::move(memory), to_peers);
+      };
       parts_.make_plane = [make = plane_maker(0)](const engine::PlaneSite& site) { return make(site)(); };
 #ifdef KOLO_HAS_CUDA
       make_device_backend();

@@ -127,7 +127,7 @@ class Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   /// Whether the call has avoided the log.
-  [[nodiscard]] bool take_shortcut(const engine::SmallCall& call) { return engine_.take_shortcut(set_, turn_, call); }
+  [[nodiscard]] bool take_shortcut(const data::SmallCall& call) { return engine_.take_shortcut(set_, turn_, call); }
   void give_to_log(const std::shared_ptr<detail::HandleState>& operation) {
     is_over_ = true;
     engine_.end_call(set_, turn_, operation);
@@ -147,10 +147,12 @@ void run_by_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail
   finish(engine, *operation, result);
 }
 
+data::Piece piece_of(const engine::Buffer& buffer) { return {buffer.input, buffer.output, buffer.elements}; }
+
 /// A call on the CPU's memory avoids the log if that is possible; whether it did.
 bool run_by_shortcut(Turn& turn, Request& request) {
   const core::Signature& signature = request.signature;
-  engine::SmallCall call;
+  data::SmallCall call;
   call.kind = signature.kind;
   call.op = signature.op;
   call.prescale = signature.prescale;
@@ -159,13 +161,13 @@ bool run_by_shortcut(Turn& turn, Request& request) {
   if (!signature.tensors.empty()) {
     call.dtype = signature.tensors.front().dtype;
     call.shape = signature.tensors.front().shape;
-    call.buffer = request.buffers.front();
+    call.tensor = piece_of(request.buffers.front());
   }
   call.splits = request.splits;
   call.output_elements = request.room.output_elements;
   call.make_room = [&](const std::vector<std::int64_t>& parts) {
-    if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
-    return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
+    if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.tensor.output);
+    return request.room.of_alltoall(call.kind, parts, call.dtype, call.tensor.output);
   };
   return turn.take_shortcut(call);
 }
@@ -225,9 +227,9 @@ void set_call(detail::HandleState& operation, const Plain& plain) {
   operation.timeout = plain.call.timeout;
 }
 
-engine::SmallCall small_call(const Plain& plain) {
+data::SmallCall small_call(const Plain& plain) {
   const detail::CallParts& call = plain.call;
-  engine::SmallCall small;
+  data::SmallCall small;
   small.kind = plain.kind;
   small.op = call.op;
   small.prescale = call.prescale;
@@ -237,7 +239,7 @@ engine::SmallCall small_call(const Plain& plain) {
     small.dtype = in.dtype();
     small.shape = in.shape();
   });
-  small.buffer = buffer_of(plain);
+  small.tensor = piece_of(buffer_of(plain));
   return small;
 }
 

@@ -2,13 +2,13 @@
 //
 // The shortcut: short blocking calls without a name, inside one node, without the log. A rank stores one word, with its
 // input beside it, which says "ready for this". When all words are there, each rank takes what it needs from all inputs
-// by itself (engine/small_calls.hpp). This file is the protocol on the shared memory. Nothing here waits.
+// by itself (data/small_calls.hpp). This file is the protocol of the words. Nothing here waits.
 //
 // Numbers. A call is the number that it has in its rank's sequence (messages.hpp, "Sequences"). Asynchronous calls have
 // numbers, too, and go by the log.
 //
-// Memory. A rank has two *lines*, for odd and for even calls, a payload beside each, and one *given* word. A line
-// begins with its *word*. The rest of the line holds inputs of up to 120 bytes, the payload longer ones.
+// Memory (core/shortcut_memory.hpp). A rank has two *lines*, for odd and for even calls, each with a *word* and with
+// memory for an input beside it, and one *given* word.
 //
 //   spoken   In the line: this rank makes call k with this signature, and waits. Only this rank writes it.
 //   by log   In the line: call k goes by the log. Only a peer writes it, over a word of an older call, or over one of k
@@ -42,10 +42,9 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 
-#include "base/columns.hpp"
+#include "core/shortcut_memory.hpp"
 #include "core/signature.hpp"
 
 namespace kolo::control {
@@ -60,47 +59,25 @@ class Shortcut {
   static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
                     double prescale = 1, double postscale = 1, int root = 0) noexcept;
 
-  /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. `capacity`: the longest
-  /// input that a payload holds.
-  Shortcut(base::Columns columns, std::size_t capacity, int local_rank);
-  /// A multiple of the page size.
-  [[nodiscard]] static std::size_t column_bytes(std::size_t capacity) noexcept;
+  /// Makes this rank's words. Peers may look at them once they know that it has.
+  explicit Shortcut(core::ShortcutMemory memory);
 
-  [[nodiscard]] int ranks() const noexcept { return columns_.size(); }
-  [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
-  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-
-  /// Begins a call, greater than all before; or the last one again, in which this rank has not spoken. Now this rank's
-  /// room and payload may be written.
+  /// Begins a call, greater than all before; or the last one again, in which this rank has not spoken. From here until
+  /// it speaks this rank writes its input.
   void begin(core::Round call) noexcept;
   /// Says this rank's word, once it has begun. Afterwards the verdict may be asked for.
   void speak(Tag tag) noexcept;
-  /// A hint, once this rank has spoken: the next call's input may be as long as this.
-  void expect(std::size_t bytes) const noexcept;
   /// This rank has given the call to the log. Its part here in all earlier ones has ended. Any thread, in the order of
   /// the calls.
-  void give(core::Round call) noexcept { given(local_rank_).store(call, std::memory_order_release); }
+  void give(core::Round call) noexcept { memory_.given(memory_.local_rank()).store(call, std::memory_order_release); }
 
-  /// Looks at the peers' words. Costs one line for each peer that has not been seen to speak.
+  /// Looks at the peers' words. Costs one line for each peer that has not been seen to speak. `together`: from here
+  /// until its part of the call ends this rank may read all inputs.
   [[nodiscard]] Verdict look() noexcept;
   /// Decides: makes the call go by the log unless it is decided already.
   [[nodiscard]] Verdict demote() noexcept;
 
-  /// Places for a rank's input: kRoom bytes in its line, aligned to 8, and `capacity()` bytes elsewhere, aligned to 64.
-  /// The own ones are written between `begin` and `speak`; the peers' are read between the verdict `together` and the
-  /// end of the call.
-  static constexpr std::size_t kRoom = 120;
-  [[nodiscard]] std::byte* room(int local_rank) const noexcept { return line(local_rank, call_).room; }
-  [[nodiscard]] std::byte* payload(int local_rank) const noexcept { return payload(local_rank, call_); }
-
  private:
-  struct Line {
-    std::atomic<std::uint64_t> word;
-    std::byte room[kRoom];
-  };
-  // From line to line: processors fetch the other half of 128 bytes as well.
-  static constexpr std::size_t kStride = 128;
-  static constexpr std::size_t kHead = 3 * kStride;  // two lines, and the given word
   static constexpr int kTagBits = 48;
   static constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kTagBits) - 1;
   static constexpr std::uint64_t kByLog = std::uint64_t{1} << 63;
@@ -111,20 +88,8 @@ class Shortcut {
   static constexpr std::uint64_t spoken(core::Round call, Tag tag) noexcept {
     return (call << kTagBits & ~kByLog) | ((tag + (call >> 15)) & kTagMask);
   }
-  [[nodiscard]] Line& line(int local_rank, core::Round call) const noexcept {
-    return *reinterpret_cast<Line*>(columns_[local_rank] + call % 2 * kStride);
-  }
-  [[nodiscard]] std::atomic<std::uint64_t>& given(int local_rank) const noexcept {
-    return *reinterpret_cast<std::atomic<std::uint64_t>*>(columns_[local_rank] + 2 * kStride);
-  }
-  [[nodiscard]] std::byte* payload(int local_rank, core::Round call) const noexcept {
-    return columns_[local_rank] + kHead + call % 2 * payload_bytes_;
-  }
 
-  const base::Columns columns_;
-  const int local_rank_;
-  const std::size_t capacity_;
-  const std::size_t payload_bytes_;  // from one payload to the other
+  const core::ShortcutMemory memory_;
   core::Round call_ = 0;
   std::uint64_t word_ = 0;  // what this rank has spoken in it
   int seen_ = 0;            // local ranks below this have said the same as this rank

@@ -62,7 +62,7 @@ NodeLayout node_layout(const base::Settings& settings, const core::Topology& top
   layout.blocks = static_cast<std::size_t>(settings.groups) + 1;
   layout.board_bytes = board_shape(settings, topology.local_size()).bytes();
   if (settings.shortcut_bytes > 0) {
-    layout.shortcut_bytes = control::Shortcut::column_bytes(static_cast<std::size_t>(settings.shortcut_bytes));
+    layout.shortcut_bytes = core::ShortcutMemory::column_bytes(static_cast<std::size_t>(settings.shortcut_bytes));
   }
   layout.ring_bytes = ring_bytes;
   layout.rings = rings;
@@ -78,8 +78,9 @@ Engine::Engine(EngineParts parts)
       messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.peers),
                 static_cast<std::uint64_t>(settings_.direct_bytes), wait_policy_.pauses > 0, parts.to_peers, inter_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
-      driver_(board_, *link_), sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.make_plane),
-                                                 std::move(parts.make_device_plane), parts.to_peers}),
+      driver_(board_, *link_),
+      sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.make_plane),
+                        std::move(parts.make_device_plane), std::move(parts.make_small_calls)}),
       world_(sets_.world()),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
       executor_(sets_.make_world_plane(), device_.get(), topology_.size),

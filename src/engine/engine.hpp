@@ -100,7 +100,6 @@
 #include "engine/sequence.hpp"
 #include "engine/set_state.hpp"
 #include "engine/sets.hpp"
-#include "engine/small_calls.hpp"
 #include "engine/submission.hpp"
 #include "engine/tally.hpp"
 #include "engine/unsent.hpp"
@@ -119,6 +118,7 @@ struct EngineParts {
   NodeLayout layout;                                 ///< of its memory
   std::unique_ptr<control::ControlChannel> control;  ///< leaders, with more than one node
   MakePlane make_plane;                              ///< the CPU's
+  data::MakeSmallCalls make_small_calls;             ///< likewise; empty: no call avoids the log
   std::unique_ptr<data::DeviceBackend> device;       ///< null: no tensors but the CPU's
   MakeLatePlane make_device_plane;                   ///< for sets but the world; with a device
   std::shared_ptr<transport::PeerMemory> peers;      ///< for messages; null: ranks cannot read each other's memory
@@ -169,7 +169,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] Sequence::Turn begin_call(SetState& set);
   /// The turn's call, on the CPU's memory, avoids the log where it can (control/shortcut.hpp); whether it has. Throws
   /// Error: it has, and failed.
-  [[nodiscard]] bool take_shortcut(SetState& set, Sequence::Turn& turn, const SmallCall& call);
+  [[nodiscard]] bool take_shortcut(SetState& set, Sequence::Turn& turn, const data::SmallCall& call);
   /// Ends the turn. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not made,
   /// which is a fatal error if peers know of it.
   void end_call(SetState& set, Sequence::Turn& turn, OperationPtr by_log);

@@ -7,7 +7,7 @@
 // trace, so an exception in the caller's thread does no harm.
 //
 // An asynchronous call is given to the log at once. A blocking call takes its *turn*: it waits for the blocking calls
-// that came before, and has the next number to itself until it has avoided the log (engine/set_shortcut.hpp) or been
+// that came before, and has the next number to itself until it has avoided the log (engine/shortcut.hpp) or been
 // given to it. Asynchronous calls that other threads make meanwhile stay behind it; the end of the turn gives them to
 // the log. A join has the turn from its beginning to its end; asynchronous calls fail meanwhile.
 //
@@ -31,7 +31,7 @@
 #include "control/messages.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
-#include "engine/set_shortcut.hpp"
+#include "engine/shortcut.hpp"
 #include "engine/submission.hpp"
 
 namespace kolo::engine {

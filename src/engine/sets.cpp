@@ -126,10 +126,11 @@ base::Columns Sets::columns_of(const SetState& set) const {
 
 void Sets::make_shortcut(SetState& set) {
   if (parts_.layout.shortcut_bytes == 0 || set.topology.node_count() > 1) return;
+  const core::ShortcutMemory memory(columns_of(set), static_cast<std::size_t>(parts_.settings.shortcut_bytes),
+                                    set.topology.local_rank);
   // In the world all ranks have made their ends before anybody makes a call.
   const core::Round by_log = set.number == core::kGlobalSet ? 0 : 1;
-  set.sequence.shortcut.make(columns_of(set), set.topology.local_rank,
-                             static_cast<std::size_t>(parts_.settings.shortcut_bytes), parts_.to_peers, by_log);
+  set.sequence.shortcut.make(memory, parts_.make_small_calls(memory), by_log);
 }
 
 PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {

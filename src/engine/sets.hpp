@@ -17,7 +17,7 @@
 #include "control/participant.hpp"
 #include "core/topology.hpp"
 #include "data/backend.hpp"
-#include "data/kernels/peer_copy.hpp"
+#include "data/small_calls.hpp"
 #include "engine/blocks.hpp"
 #include "engine/joins.hpp"
 #include "engine/node_memory.hpp"
@@ -45,7 +45,7 @@ class Sets {
     std::byte* memory = nullptr;  ///< of the node
     MakePlane make_plane;
     MakeLatePlane make_device_plane;  ///< empty: there is no device
-    kernels::PeerCopy to_peers;       ///< how inputs of short calls are written
+    data::MakeSmallCalls make_small_calls;
   };
   /// All that is referred to outlives it.
   Sets(const core::Topology& world, Parts parts);

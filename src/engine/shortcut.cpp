@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace
 
-bool Engine::take_shortcut(SetState& set, Sequence::Turn& turn, const SmallCall& call) {
+bool Engine::take_shortcut(SetState& set, Sequence::Turn& turn, const data::SmallCall& call) {
   if (!turn.may_avoid_log) return false;
   SetShortcut& route = set.sequence.shortcut;
   control::Shortcut* const shortcut = route.begin(turn.call, call);

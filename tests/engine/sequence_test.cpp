@@ -177,13 +177,13 @@ TEST(SequenceShortcut, ACallMayAvoidTheLogOnceTheOneBeforeIsOver) {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
   };
   for (const Round by_log : {0, 1}) {
-    const std::size_t bytes = kolo::control::Shortcut::column_bytes(0);
+    const std::size_t bytes = kolo::core::ShortcutMemory::column_bytes(0);
     const std::unique_ptr<std::byte, Free> memory(
         static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
     NameTable names(0);
     Sequence sequence(0, names);
     Sequence::Calls log(64);
-    sequence.shortcut.make(kolo::base::Columns::in_a_row(memory.get(), bytes, 1), 0, 0, {}, by_log);
+    sequence.shortcut.make({kolo::base::Columns::in_a_row(memory.get(), bytes, 1), 0, 0}, nullptr, by_log);
     const auto may_avoid = [&] {
       Sequence::Turn turn = sequence.begin();
       OperationPtr none;

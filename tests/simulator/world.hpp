@@ -276,9 +276,14 @@ class World {
     bool warned = false;
     Tick since = 0;
   };
+  struct Shortcut {
+    explicit Shortcut(const core::ShortcutMemory& its_memory) : memory(its_memory), words(its_memory) {}
+    core::ShortcutMemory memory;
+    control::Shortcut words;
+  };
   /// A rank's part in a set's sequence.
   struct Sequence {
-    std::unique_ptr<control::Shortcut> shortcut;
+    std::unique_ptr<Shortcut> shortcut;
     std::uint64_t made = 0;     ///< the number of the last call
     std::uint64_t given = 0;    ///< the last that went to the log
     bool is_closed = false;     ///< a rank has joined
@@ -596,7 +601,7 @@ class World {
 
   /// A set's memory is that of one which is gone, if there is one.
   void give_memory(SetId set) {
-    const std::size_t column = control::Shortcut::column_bytes(0);
+    const std::size_t column = core::ShortcutMemory::column_bytes(0);
     if (free_memory_.empty()) {
       const std::size_t bytes = index(options_.ranks) * column;
       free_memory_.emplace_back();
@@ -610,10 +615,10 @@ class World {
   void make_shortcut(int rank, SetId set) {
     const std::vector<std::int32_t>& members = members_[set];
     const auto place = static_cast<int>(std::lower_bound(members.begin(), members.end(), rank) - members.begin());
-    auto columns = base::Columns::in_a_row(memory_[set].bytes.get(), control::Shortcut::column_bytes(0),
+    auto columns = base::Columns::in_a_row(memory_[set].bytes.get(), core::ShortcutMemory::column_bytes(0),
                                            static_cast<int>(members.size()));
     ranks_[index(rank)].sequences[set].shortcut =
-        std::make_unique<control::Shortcut>(std::move(columns), std::size_t{0}, place);
+        std::make_unique<Shortcut>(core::ShortcutMemory(std::move(columns), 0, place));
   }
 
   /// What a rank gives the others in a call.
@@ -660,17 +665,18 @@ class World {
     r.waiting = {Waiting::For::words, ++sequence.made, now_ + draw(options_.patience)};
     if (!may_avoid) return go_to_log(rank, set, signature);
     words_[{set, sequence.made}].said[rank] = signature;
-    sequence.shortcut->begin(sequence.made);
+    sequence.shortcut->words.begin(sequence.made);
     const std::uint64_t input = input_of(rank, sequence.made);
-    std::memcpy(sequence.shortcut->room(sequence.shortcut->local_rank()), &input, sizeof input);
-    sequence.shortcut->speak(static_cast<control::Shortcut::Tag>(signature));
+    const core::ShortcutMemory& memory = sequence.shortcut->memory;
+    std::memcpy(memory.room(memory.local_rank(), sequence.made), &input, sizeof input);
+    sequence.shortcut->words.speak(static_cast<control::Shortcut::Tag>(signature));
     schedule(r.waiting.due, Event::Kind::tick, rank);
     wake_callers(set);
   }
 
   void look_at_words(int rank, SetId set, int signature) {
     Rank& r = ranks_[index(rank)];
-    control::Shortcut& shortcut = *r.sequences[set].shortcut;
+    control::Shortcut& shortcut = r.sequences[set].shortcut->words;
     control::Shortcut::Verdict verdict = shortcut.look();
     if (verdict == control::Shortcut::Verdict::undecided && now_ >= r.waiting.due) verdict = shortcut.demote();
     if (verdict == control::Shortcut::Verdict::undecided) return;
@@ -696,10 +702,10 @@ class World {
 
   void check_inputs(int rank, SetId set) {
     const std::uint64_t number = ranks_[index(rank)].waiting.number;
-    const control::Shortcut& shortcut = *ranks_[index(rank)].sequences[set].shortcut;
+    const core::ShortcutMemory& memory = ranks_[index(rank)].sequences[set].shortcut->memory;
     for (std::size_t place = 0; place < members_[set].size(); ++place) {
       std::uint64_t input = 0;
-      std::memcpy(&input, shortcut.room(static_cast<int>(place)), sizeof input);
+      std::memcpy(&input, memory.room(static_cast<int>(place), number), sizeof input);
       if (input == input_of(members_[set][place], number)) continue;
       return violate("rank " + std::to_string(rank) + " does not find the input of rank " +
                      std::to_string(members_[set][place]) + " to call " + std::to_string(number));
@@ -738,7 +744,7 @@ class World {
     }
     const auto& given = signatures_[index(signature)];
     r.participant->call(set, draw(3) == 0 ? std::make_shared<const core::Signature>(*given) : given, number);
-    sequence.shortcut->give(number);
+    sequence.shortcut->words.give(number);
     sequence.given = number;
     sequence.launched.push_back({number, false, 0, false, now_});
     ++r.unfinished;

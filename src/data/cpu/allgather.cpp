@@ -229,4 +229,11 @@ void AllgatherBetweenNodes::open_broadcast() {
   sender.broadcast.open(sending_, sender.pieces.data(), sender.pieces.size(), sum, 1);
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// Each rank copies all inputs.
+constexpr SmallPart Allgather::kSmall = {
+    [](SmallSite& site, const SmallCall& call) { return site.lay_out_contribution(call, {}); },
+    [](SmallSite& site, const SmallCall& call) { site.take_contributions(call); }};
+
 }  // namespace kolo::data::cpu

@@ -216,4 +216,23 @@ void Allreduce::copy_out(const Chunk& chunk) {
   });
 }
 
+// ---------------------------------------------------------------- small calls
+
+namespace {
+
+/// A call goes by the log where each rank would read more than so many times the longest input.
+constexpr std::size_t kInputsRead = 8;
+
+}  // namespace
+
+/// Each rank reduces all inputs.
+constexpr SmallPart Allreduce::kSmall = {
+    [](SmallSite& site, const SmallCall& call) {
+      const bool is_long = call.bytes() > core::ShortcutMemory::kRoom;
+      if (is_long && call.bytes() * static_cast<std::size_t>(site.ranks()) > kInputsRead * site.capacity())
+        return false;
+      return site.lay_out(call, {});
+    },
+    [](SmallSite& site, const SmallCall& call) { site.reduce(call, whole(call)); }};
+
 }  // namespace kolo::data::cpu

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
 
@@ -38,6 +39,7 @@ namespace kolo::data::cpu {
 class Allreduce final : public Collective {
  public:
   using Collective::Collective;
+  static const SmallPart kSmall;
   void open(Runs runs, data::Job& job) override;
   /// Of numbers that are not a caller's, in place.
   void open(ReduceOp op, const data::Piece& numbers);

@@ -150,4 +150,24 @@ void Alltoall::take(const Chunk& chunk) {
   });
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// Each rank copies its block of each input.
+constexpr SmallPart Alltoall::kSmall = {
+    [](SmallSite& site, const SmallCall& call) {
+      const std::size_t block = call.bytes() / static_cast<std::size_t>(site.ranks());
+      const std::size_t own = block * static_cast<std::size_t>(site.own());
+      return site.lay_out(call, {own, own + block});
+    },
+    [](SmallSite& site, const SmallCall& call) {
+      const std::size_t block = call.bytes() / static_cast<std::size_t>(site.ranks());
+      const std::size_t own = block * static_cast<std::size_t>(site.own());
+      // Each rank begins with the next one, so that not all read the same input at once.
+      for (int distance = 0; distance < site.ranks(); ++distance) {
+        const int peer = (site.own() + distance) % site.ranks();
+        const std::byte* const input = peer == site.own() ? call.tensor.input : site.input_of(peer, call.bytes());
+        copy_out(call.tensor.output + block * static_cast<std::size_t>(peer), input + own, block);
+      }
+    }};
+
 }  // namespace kolo::data::cpu

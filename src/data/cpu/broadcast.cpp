@@ -87,4 +87,16 @@ void Broadcast::take(const Chunk& chunk) {
   });
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// Each rank copies the root's input.
+constexpr SmallPart Broadcast::kSmall = {
+    [](SmallSite& site, const SmallCall& call) {
+      return site.lay_out(call, site.is_root(call) ? SmallSite::Range{} : whole(call));
+    },
+    [](SmallSite& site, const SmallCall& call) {
+      const std::size_t bytes = call.bytes();
+      copy_out(call.tensor.output, site.is_root(call) ? call.tensor.input : site.input_of(call.root, bytes), bytes);
+    }};
+
 }  // namespace kolo::data::cpu

@@ -30,4 +30,15 @@ void Gather::open_rows(std::size_t index, Alltoall& rows) {
   rows.open(run.pieces.front().input, output, send, is_root ? bytes : nothing, over_distance);
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// The root copies all inputs.
+constexpr SmallPart Gather::kSmall = {[](SmallSite& site, const SmallCall& call) {
+                                        return site.lay_out_contribution(call, site.is_root(call) ? whole(call)
+                                                                                                  : SmallSite::Range{});
+                                      },
+                                      [](SmallSite& site, const SmallCall& call) {
+                                        if (site.is_root(call)) site.take_contributions(call);
+                                      }};
+
 }  // namespace kolo::data::cpu

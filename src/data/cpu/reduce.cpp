@@ -205,4 +205,15 @@ void Reduce::copy_out(const Chunk& chunk) {
   });
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// The root reduces all inputs.
+constexpr SmallPart Reduce::kSmall = {[](SmallSite& site, const SmallCall& call) {
+                                        return site.lay_out(call,
+                                                            site.is_root(call) ? whole(call) : SmallSite::Range{});
+                                      },
+                                      [](SmallSite& site, const SmallCall& call) {
+                                        if (site.is_root(call)) site.reduce(call, whole(call));
+                                      }};
+
 }  // namespace kolo::data::cpu

@@ -21,6 +21,7 @@
 #include <string_view>
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
 
@@ -29,6 +30,7 @@ namespace kolo::data::cpu {
 class Reduce final : public Collective {
  public:
   using Collective::Collective;
+  static const SmallPart kSmall;
   /// Only the root's pieces need outputs; those of other ranks are left alone.
   void open(Runs runs, data::Job& job) override;
 

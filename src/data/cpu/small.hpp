@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small calls (data/small_calls.hpp) on the CPU. An input lies in its rank's room, or in its payload if it is longer.
+// Each kind of collective that offers this route has a `SmallPart`, which its row of the registry names: what it copies
+// for its peers, and what it takes of their inputs. This file has what the parts share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "data/kernels/peer_copy.hpp"
+#include "data/small_calls.hpp"
+
+namespace kolo::data::cpu {
+
+/// Of one rank in one set. A part works on it.
+class SmallSite {
+ public:
+  /// A range of an input, in bytes.
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  /// In front of some inputs: eight bytes that say more of it.
+  using Head = std::int64_t;
+
+  /// `to_peers`: how inputs are written.
+  SmallSite(core::ShortcutMemory memory, kernels::PeerCopy to_peers);
+  void begin(core::Round number) noexcept;
+  void expect_next() const noexcept;
+
+  [[nodiscard]] int ranks() const noexcept { return memory_.ranks(); }
+  [[nodiscard]] int own() const noexcept { return memory_.local_rank(); }
+  [[nodiscard]] bool is_root(const SmallCall& call) const noexcept { return call.root == own(); }
+
+  // -- inputs. `head`: bytes in front of it, if it lies in the room
+  [[nodiscard]] bool fits(std::size_t bytes, std::size_t head = 0) const noexcept;
+  [[nodiscard]] std::byte* input_of(int rank, std::size_t bytes, std::size_t head = 0) const noexcept;
+  [[nodiscard]] std::byte* payload_of(int rank) const noexcept { return memory_.payload(rank, number_); }
+  [[nodiscard]] std::size_t capacity() const noexcept { return memory_.capacity(); }
+  void write_head(Head head) const noexcept;
+  [[nodiscard]] Head head_of(int rank) const noexcept;
+
+  // -- laying out. `unread`: what no peer reads
+  void copy_in(const SmallCall& call, std::byte* to, Range unread);
+  /// An input as long on all ranks. False: it does not fit.
+  [[nodiscard]] bool lay_out(const SmallCall& call, Range unread);
+  /// An input behind its length.
+  [[nodiscard]] bool lay_out_contribution(const SmallCall& call, Range unread);
+
+  // -- taking
+  /// Reduces this range of all inputs into the output.
+  void reduce(const SmallCall& call, Range range);
+  /// Copies all contributions into the output, in the order of their ranks.
+  void take_contributions(const SmallCall& call);
+
+  std::vector<std::int64_t> lengths;  ///< by rank: the argument of `make_room`
+
+ private:
+  const core::ShortcutMemory memory_;
+  const kernels::PeerCopy copy_;
+  core::Round number_ = 0;
+  std::size_t laid_out_ = 0;         // bytes that have been copied for peers in this call
+  std::vector<const void*> inputs_;  // the arguments of a reduction, by rank
+};
+
+[[nodiscard]] inline SmallSite::Range whole(const SmallCall& call) noexcept { return {0, call.bytes()}; }
+/// Copies within a rank, or from a peer's input, unless it is there.
+void copy_out(std::byte* to, const std::byte* from, std::size_t bytes);
+
+/// How a kind goes as a small call.
+struct SmallPart {
+  /// As SmallCalls::lay_out.
+  bool (*lay_out)(SmallSite& site, const SmallCall& call);
+  /// As SmallCalls::take.
+  void (*take)(SmallSite& site, const SmallCall& call);
+};
+
+class CpuSmallCalls final : public SmallCalls {
+ public:
+  CpuSmallCalls(core::ShortcutMemory memory, kernels::PeerCopy to_peers) : site_(std::move(memory), to_peers) {}
+  [[nodiscard]] bool lay_out(core::Round number, const SmallCall& call) override;
+  void expect_next() noexcept override { site_.expect_next(); }
+  void take(const SmallCall& call) override;
+
+ private:
+  SmallSite site_;
+};
+
+}  // namespace kolo::data::cpu
