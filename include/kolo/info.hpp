@@ -44,7 +44,7 @@ struct Setting {
 /// which they are tried, and which of them is taken.
 [[nodiscard]] KOLO_API std::vector<std::string> explain_start(const Options& options = {});
 
-/// Several lines for a person: version, place, nodes, transports and backends chosen.
+/// Several lines for a person: version, place, nodes, transports, backends and routes chosen.
 [[nodiscard]] KOLO_API std::string describe(const Group& group);
 [[nodiscard]] inline std::string describe() { return describe(current_context()); }
 

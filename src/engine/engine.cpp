@@ -56,14 +56,13 @@ control::BoardShape board_shape(const base::Settings& settings, int local_size) 
 }
 
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
-                       std::size_t rings) {
+                       std::size_t rings, std::optional<std::size_t> longest_small) {
   NodeLayout layout;
   layout.ranks = topology.local_size();
   layout.blocks = static_cast<std::size_t>(settings.groups) + 1;
   layout.board_bytes = board_shape(settings, topology.local_size()).bytes();
-  if (settings.shortcut_bytes > 0) {
-    layout.shortcut_bytes = core::ShortcutMemory::column_bytes(static_cast<std::size_t>(settings.shortcut_bytes));
-  }
+  if (longest_small) layout.shortcut_bytes = core::ShortcutMemory::column_bytes(*longest_small);
+  layout.longest_small = longest_small.value_or(0);
   layout.ring_bytes = ring_bytes;
   layout.rings = rings;
   layout.message_bytes = p2p::NodeChannels::bytes(topology.local_size());
@@ -75,12 +74,12 @@ Engine::Engine(EngineParts parts)
       link_(std::move(parts.link)), control_(std::move(parts.control)), device_(std::move(parts.device)),
       wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)), has_barriers_(parts.has_barriers),
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)), errands_(*logger_),
-      messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.peers),
-                static_cast<std::uint64_t>(settings_.direct_bytes), wait_policy_.pauses > 0, parts.to_peers, inter_),
+      messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.peers), parts.read_above,
+                wait_policy_.pauses > 0, parts.to_peers, inter_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       driver_(board_, *link_),
-      sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.make_plane),
-                        std::move(parts.make_device_plane), std::move(parts.make_small_calls)}),
+      sets_(topology_, {parts.layout, link_->memory(), std::move(parts.make_plane), std::move(parts.make_device_plane),
+                        std::move(parts.make_small_calls)}),
       world_(sets_.world()),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
       executor_(sets_.make_world_plane(), device_.get(), topology_.size),

@@ -81,6 +81,7 @@
 #include "data/kernels/peer_copy.hpp"
 #include "data/p2p/message.hpp"
 #include "data/p2p/messenger.hpp"
+#include "data/small_calls.hpp"
 #include "engine/changes.hpp"
 #include "engine/device_messages.hpp"
 #include "engine/driver.hpp"
@@ -122,6 +123,7 @@ struct EngineParts {
   std::unique_ptr<data::DeviceBackend> device;       ///< null: no tensors but the CPU's
   MakeLatePlane make_device_plane;                   ///< for sets but the world; with a device
   std::shared_ptr<transport::PeerMemory> peers;      ///< for messages; null: ranks cannot read each other's memory
+  std::uint64_t read_above = 0;                      ///< messages of more bytes are read there
   kernels::PeerCopy to_peers;                        ///< how what peers of the node read is written
   base::WaitPolicy wait_policy;
   std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node
@@ -131,9 +133,10 @@ struct EngineParts {
 /// The shape of a node's board under these settings.
 control::BoardShape board_shape(const base::Settings& settings, int local_size);
 /// How the node's memory is cut under these settings, for a world of this topology, whose data planes (`rings` of them)
-/// take `ring_bytes` of a column each.
+/// take `ring_bytes` of a column each. `longest_small`: what a small call gives at most; nothing: no call avoids the
+/// log.
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
-                       std::size_t rings);
+                       std::size_t rings, std::optional<std::size_t> longest_small = {});
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:

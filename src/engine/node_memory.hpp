@@ -17,6 +17,7 @@ struct NodeLayout {
   int ranks = 1;                   ///< of the node
   std::size_t blocks = 1;          ///< the world's included
   std::size_t board_bytes = 0;     ///< all a multiple of the page size
+  std::size_t longest_small = 0;   ///< that a small call may give
   std::size_t shortcut_bytes = 0;  ///< of a column; 0: sets have none
   std::size_t ring_bytes = 0;      ///< of a column, for one data plane
   std::size_t rings = 1;           ///< data planes

@@ -126,8 +126,7 @@ base::Columns Sets::columns_of(const SetState& set) const {
 
 void Sets::make_shortcut(SetState& set) {
   if (parts_.layout.shortcut_bytes == 0 || set.topology.node_count() > 1) return;
-  const core::ShortcutMemory memory(columns_of(set), static_cast<std::size_t>(parts_.settings.shortcut_bytes),
-                                    set.topology.local_rank);
+  const core::ShortcutMemory memory(columns_of(set), parts_.layout.longest_small, set.topology.local_rank);
   // In the world all ranks have made their ends before anybody makes a call.
   const core::Round by_log = set.number == core::kGlobalSet ? 0 : 1;
   set.sequence.shortcut.make(memory, parts_.make_small_calls(memory), by_log);

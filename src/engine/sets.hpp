@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/columns.hpp"
-#include "base/settings.hpp"
 #include "control/messages.hpp"
 #include "control/participant.hpp"
 #include "core/topology.hpp"
@@ -40,7 +39,6 @@ using MakeLatePlane = std::function<std::function<std::unique_ptr<data::Backend>
 class Sets {
  public:
   struct Parts {
-    const base::Settings& settings;
     NodeLayout layout;
     std::byte* memory = nullptr;  ///< of the node
     MakePlane make_plane;

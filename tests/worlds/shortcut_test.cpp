@@ -38,6 +38,11 @@ struct Form {
 class ShortcutCalls : public testing::TestWithParam<Form> {
  protected:
   [[nodiscard]] int ranks() const { return GetParam().ranks; }
+  /// Whether no call is small.
+  [[nodiscard]] static bool never() {
+    const auto routes = GetParam().settings.find("KOLO_ROUTES");
+    return routes != GetParam().settings.end() && routes->second == "*:none=small";
+  }
   [[nodiscard]] kolo::Options options() const {
     kolo::Options options;
     for (const auto& [name, value] : GetParam().settings) options.with_setting(name, value);
@@ -106,10 +111,7 @@ TEST_P(ShortcutCalls, EveryResultIsExactWhateverComesBetween) {
         const float mean = kolo::allreduce(static_cast<float>(2 * kolo::rank()), ReduceOp::average);
         EXPECT_EQ(mean, static_cast<float>(kolo::size() - 1));
         EXPECT_EQ(kolo::allreduce(kolo::rank(), ReduceOp::max), kolo::size() - 1);
-        const std::string shortcut = GetParam().settings.count("KOLO_SHORTCUT_BYTES") == 0
-                                         ? std::string("8K")
-                                         : GetParam().settings.at("KOLO_SHORTCUT_BYTES");
-        if (shortcut == "0") {
+        if (never()) {
           EXPECT_EQ(kolo::metrics().shortcuts, 0U);
         }
       },
@@ -312,8 +314,7 @@ TEST_P(ShortcutCalls, EveryKindInEverySizeIsExact) {
         }
         const auto& settings = GetParam().settings;
         const bool in_haste = settings.count("KOLO_SPIN_US") != 0 || settings.count("KOLO_RANKS_PER_NODE") != 0;
-        const bool never = settings.count("KOLO_SHORTCUT_BYTES") != 0 && settings.at("KOLO_SHORTCUT_BYTES") == "0";
-        if (kolo::size() > 1 && !in_haste && !never) kolo::testing::expect_calls_without_the_log(0);
+        if (kolo::size() > 1 && !in_haste && !never()) kolo::testing::expect_calls_without_the_log(0);
       },
       options());
 }
@@ -457,9 +458,9 @@ TEST_P(ShortcutCalls, TheLateAreWaitedForAndTheGoneAreNamed) {
 INSTANTIATE_TEST_SUITE_P(Worlds, ShortcutCalls,
                          testing::Values(Form{"One", 1, {}}, Form{"Two", 2, {}}, Form{"Four", 4, {}},
                                          Form{"ThreeWithoutPatience", 3, {{"KOLO_SPIN_US", "0"}}},
-                                         Form{"FourInOneLine", 4, {{"KOLO_SHORTCUT_BYTES", "1"}}},
-                                         Form{"ThreeByTheLog", 3, {{"KOLO_SHORTCUT_BYTES", "0"}}},
-                                         Form{"TwoHardlyEverByTheLog", 2, {{"KOLO_SHORTCUT_BYTES", "4M"}}},
+                                         Form{"FourInOneLine", 4, {{"KOLO_ROUTES", "*:0-112=small"}}},
+                                         Form{"ThreeByTheLog", 3, {{"KOLO_ROUTES", "*:none=small"}}},
+                                         Form{"TwoHardlyEverByTheLog", 2, {{"KOLO_ROUTES", "*:0-4M=small"}}},
                                          Form{"FourOnTwoNodes", 4, {{"KOLO_RANKS_PER_NODE", "2"}}}),
                          [](const testing::TestParamInfo<Form>& info) { return info.param.name; });
 

@@ -28,6 +28,7 @@ void Allreduce::open(const WireFormat& format, const kernels::Reduction& reducti
   elements_ = elements;
   chunk_elements_ = format.elements_in(site_.chunk_bytes(bytes)) / format.granule() * format.granule();
   past_cache_ = bytes >= site_.tuning.past_cache_bytes;
+  is_flat_ = site_.takes(core::CollectiveKind::allreduce, Route::flat, bytes);
   offset_ = 0;
   fill_cursor_ = take_cursor_ = PieceCursor(pieces, count);
 }
@@ -37,10 +38,9 @@ Collective::Cut Allreduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
   chunk.of = this;
   chunk.begin = offset_;
   chunk.elements = std::min(elements_ - offset_, chunk_elements_);
-  const bool small = format_->bytes(chunk.elements) <= site_.tuning.flat_bytes;
-  chunk.peers_read_at_take = site_.one_node() && small;
+  chunk.peers_read_at_take = is_flat_;
   chunk.exchanges = site_.lane;
-  chunk.enters_when_filled = site_.one_node() ? !small : site_.lane != nullptr;
+  chunk.enters_when_filled = site_.one_node() ? !is_flat_ : site_.lane != nullptr;
   offset_ += chunk.elements;
   return Cut::chunk;
 }
@@ -48,7 +48,7 @@ Collective::Cut Allreduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
 std::string_view Allreduce::route(const data::Run& run) const {
   if (!site_.one_node()) return "lanes";
   const std::size_t bytes = wire_format(run.dtype, run.wire).bytes(run.elements);
-  return bytes <= site_.tuning.flat_bytes ? "flat" : "sliced";
+  return to_string(site_.takes(run.kind, Route::flat, bytes) ? Route::flat : Route::slots);
 }
 
 Part Allreduce::own_share(const Chunk& chunk) const noexcept {
@@ -218,21 +218,9 @@ void Allreduce::copy_out(const Chunk& chunk) {
 
 // ---------------------------------------------------------------- small calls
 
-namespace {
-
-/// A call goes by the log where each rank would read more than so many times the longest input.
-constexpr std::size_t kInputsRead = 8;
-
-}  // namespace
-
 /// Each rank reduces all inputs.
 constexpr SmallPart Allreduce::kSmall = {
-    [](SmallSite& site, const SmallCall& call) {
-      const bool is_long = call.bytes() > core::ShortcutMemory::kRoom;
-      if (is_long && call.bytes() * static_cast<std::size_t>(site.ranks()) > kInputsRead * site.capacity())
-        return false;
-      return site.lay_out(call, {});
-    },
+    [](SmallSite& site, const SmallCall& call) { return site.lay_out(call, {}); },
     [](SmallSite& site, const SmallCall& call) { site.reduce(call, whole(call)); }};
 
 }  // namespace kolo::data::cpu

@@ -104,6 +104,7 @@ void SmallSite::take_contributions(const SmallCall& call) {
 
 bool CpuSmallCalls::lay_out(core::Round number, const SmallCall& call) {
   site_.begin(number);
+  if (!routes_.may_take(call.kind, Route::small, call.bytes())) return false;
   if (!core::traits_of(call.kind).moves_data) return true;  // the words say all
   const SmallPart* const part = small_part(call.kind);
   return part != nullptr && part->lay_out(site_, call);

@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "data/cpu/routes.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "data/small_calls.hpp"
 
@@ -79,13 +81,16 @@ struct SmallPart {
 
 class CpuSmallCalls final : public SmallCalls {
  public:
-  CpuSmallCalls(core::ShortcutMemory memory, kernels::PeerCopy to_peers) : site_(std::move(memory), to_peers) {}
+  /// `to_peers`: how inputs are written.
+  CpuSmallCalls(core::ShortcutMemory memory, const Routes& routes, kernels::PeerCopy to_peers)
+      : site_(std::move(memory), to_peers), routes_(routes) {}
   [[nodiscard]] bool lay_out(core::Round number, const SmallCall& call) override;
   void expect_next() noexcept override { site_.expect_next(); }
   void take(const SmallCall& call) override;
 
  private:
   SmallSite site_;
+  const Routes routes_;
 };
 
 }  // namespace kolo::data::cpu

@@ -29,7 +29,7 @@ class SmallTest : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
     End(const base::Columns& columns, int rank)
-        : calls(ShortcutMemory(columns, kCapacity, rank), kernels::PeerCopy()) {}
+        : calls(ShortcutMemory(columns, kCapacity, rank), Routes(RouteTable(), kRanks), kernels::PeerCopy()) {}
     CpuSmallCalls calls;
     std::vector<std::int32_t> input, output;
     SmallCall call;
@@ -168,7 +168,7 @@ TEST(Small, ALongScatterIsGuessedByItsOutput) {
   const std::unique_ptr<std::byte, Free> memory(
       static_cast<std::byte*>(::operator new (2 * ShortcutMemory::column_bytes(kCapacity), std::align_val_t{4096})));
   const auto columns = base::Columns::in_a_row(memory.get(), ShortcutMemory::column_bytes(kCapacity), 2);
-  CpuSmallCalls calls(ShortcutMemory(columns, kCapacity, 0), kernels::PeerCopy());
+  CpuSmallCalls calls(ShortcutMemory(columns, kCapacity, 0), Routes(RouteTable(), 2), kernels::PeerCopy());
   SmallCall call;
   call.kind = CollectiveKind::scatter;
   call.root = 1;

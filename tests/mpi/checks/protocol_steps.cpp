@@ -102,6 +102,6 @@ const kolo::testing::Registered registered(
     {.name = "protocol_steps",
      .run = check_protocol_steps,
      .options = {
-         kolo::Options{}.with_setting("KOLO_FUSION_THRESHOLD", "4K").with_setting("KOLO_SHORTCUT_BYTES", "0")}});
+         kolo::Options{}.with_setting("KOLO_FUSION_THRESHOLD", "4K").with_setting("KOLO_ROUTES", "*:none=small")}});
 
 }  // namespace
