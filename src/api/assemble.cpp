@@ -209,7 +209,7 @@ class Assembly {
     introduce();
     parts_.layout = engine::node_layout(parts_.settings, parts_.topology,
                                         shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)),
-                                        kRings, routes_->longest_small());
+                                        kRings, routes_->longest_small(parts_.topology.local_size()));
     parts_.link = bootstrap_.join_node(parts_.topology, parts_.layout.bytes(), job_key_, patience_);
     find_distances();
     connect();
@@ -240,8 +240,7 @@ class Assembly {
   /// A line a collective.
   [[nodiscard]] std::string describe_routes() const {
     std::string text;
-    for (const std::string& one : data::cpu::describe_routes(*routes_, bootstrap_.size(), reads_peers_))
-      text += "  " + one + "\n";
+    for (const std::string& one : routes_->describe(bootstrap_.size(), reads_peers_)) text += "  " + one + "\n";
     return text;
   }
   [[nodiscard]] bool talks() const { return parts_.topology.node_count() > 1 && parts_.topology.is_leader(); }
@@ -331,12 +330,13 @@ class Assembly {
     }
     const auto has_peers = [](const std::vector<int>& node) { return node.size() > 1; };
     const std::vector<std::vector<int>>& nodes = parts_.topology.nodes;
-    if (routes_->wants_peers() && std::any_of(nodes.begin(), nodes.end(), has_peers)) {
+    const std::optional<std::uint64_t> read_above = routes_->messages_read_above(parts_.topology.size);
+    if (read_above && std::any_of(nodes.begin(), nodes.end(), has_peers)) {
+      parts_.read_above = *read_above;
       parts_.peers = parts_.link->peer_memory(
           [this](const std::string& mine) { return bootstrap_.exchange("peer memory", mine, patience_); });
     }
     reads_peers_ = parts_.peers != nullptr;
-    parts_.read_above = data::cpu::messages_read_above(*routes_, parts_.topology.size);
   }
 
   /// By which the control connections of this machine reach others.

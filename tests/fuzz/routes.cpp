@@ -15,12 +15,12 @@ namespace cpu = data::cpu;
 void run(std::string_view input) {
   try {
     const cpu::RouteTable table(input);
-    const std::optional<std::size_t> longest = table.longest_small();
-    for (const int ranks : {1, 2, 3, 8, 9, 100'000}) {
-      const std::vector<std::string> entries = cpu::describe_routes(table, ranks, true);
+    const std::optional<std::size_t> longest = table.longest_small(100);
+    for (const int ranks : {1, 2, 3, 8, 9, 100}) {
+      const std::vector<std::string> entries = table.describe(ranks, true);
       std::string text;
       for (const std::string& entry : entries) text += entry + ";";
-      KOLO_CHECK(cpu::describe_routes(cpu::RouteTable(text), ranks, true) == entries) << text;
+      KOLO_CHECK(cpu::RouteTable(text).describe(ranks, true) == entries) << text;
       const cpu::Routes routes(table, ranks);
       for (const core::CollectiveTraits& traits : core::kCollectives) {
         KOLO_CHECK(!routes.may_take(traits.kind, cpu::Route::small, longest.value_or(0) + 1)) << traits.name;
@@ -34,7 +34,7 @@ void run(std::string_view input) {
 
 std::vector<std::string> seeds() {
   std::vector<std::string> all = {"", "*:none=small", "*@2-8:0-64K=small,8K-=peers", "message:none=peers;*:0-=flat"};
-  for (const std::string& entry : cpu::describe_routes(cpu::RouteTable(), 4, true)) all.push_back(entry);
+  for (const std::string& entry : cpu::RouteTable().describe(4, true)) all.push_back(entry);
   return all;
 }
 

@@ -233,7 +233,7 @@ void AllgatherBetweenNodes::open_broadcast() {
 
 /// Each rank copies all inputs.
 constexpr SmallPart Allgather::kSmall = {
-    [](SmallSite& site, const SmallCall& call) { return site.lay_out_contribution(call, {}); },
-    [](SmallSite& site, const SmallCall& call) { site.take_contributions(call); }};
+    [](CpuSmallCalls& calls, const SmallCall& call) { return calls.lay_out_contribution(call, {}); },
+    [](CpuSmallCalls& calls, const SmallCall& call) { calls.take_contributions(call); }};
 
 }  // namespace kolo::data::cpu

@@ -220,7 +220,7 @@ void Allreduce::copy_out(const Chunk& chunk) {
 
 /// Each rank reduces all inputs.
 constexpr SmallPart Allreduce::kSmall = {
-    [](SmallSite& site, const SmallCall& call) { return site.lay_out(call, {}); },
-    [](SmallSite& site, const SmallCall& call) { site.reduce(call, whole(call)); }};
+    [](CpuSmallCalls& calls, const SmallCall& call) { return calls.lay_out_input(call, {}); },
+    [](CpuSmallCalls& calls, const SmallCall& call) { calls.reduce(call, whole(call)); }};
 
 }  // namespace kolo::data::cpu

@@ -154,18 +154,18 @@ void Alltoall::take(const Chunk& chunk) {
 
 /// Each rank copies its block of each input.
 constexpr SmallPart Alltoall::kSmall = {
-    [](SmallSite& site, const SmallCall& call) {
-      const std::size_t block = call.bytes() / static_cast<std::size_t>(site.ranks());
-      const std::size_t own = block * static_cast<std::size_t>(site.own());
-      return site.lay_out(call, {own, own + block});
+    [](CpuSmallCalls& calls, const SmallCall& call) {
+      const std::size_t block = call.bytes() / static_cast<std::size_t>(calls.ranks());
+      const std::size_t own = block * static_cast<std::size_t>(calls.own());
+      return calls.lay_out_input(call, {own, own + block});
     },
-    [](SmallSite& site, const SmallCall& call) {
-      const std::size_t block = call.bytes() / static_cast<std::size_t>(site.ranks());
-      const std::size_t own = block * static_cast<std::size_t>(site.own());
+    [](CpuSmallCalls& calls, const SmallCall& call) {
+      const std::size_t block = call.bytes() / static_cast<std::size_t>(calls.ranks());
+      const std::size_t own = block * static_cast<std::size_t>(calls.own());
       // Each rank begins with the next one, so that not all read the same input at once.
-      for (int distance = 0; distance < site.ranks(); ++distance) {
-        const int peer = (site.own() + distance) % site.ranks();
-        const std::byte* const input = peer == site.own() ? call.tensor.input : site.input_of(peer, call.bytes());
+      for (int distance = 0; distance < calls.ranks(); ++distance) {
+        const int peer = (calls.own() + distance) % calls.ranks();
+        const std::byte* const input = peer == calls.own() ? call.tensor.input : calls.input_of(peer, call.bytes());
         copy_out(call.tensor.output + block * static_cast<std::size_t>(peer), input + own, block);
       }
     }};

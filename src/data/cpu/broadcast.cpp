@@ -91,12 +91,12 @@ void Broadcast::take(const Chunk& chunk) {
 
 /// Each rank copies the root's input.
 constexpr SmallPart Broadcast::kSmall = {
-    [](SmallSite& site, const SmallCall& call) {
-      return site.lay_out(call, site.is_root(call) ? SmallSite::Range{} : whole(call));
+    [](CpuSmallCalls& calls, const SmallCall& call) {
+      return calls.lay_out_input(call, calls.is_root(call) ? CpuSmallCalls::Range{} : whole(call));
     },
-    [](SmallSite& site, const SmallCall& call) {
+    [](CpuSmallCalls& calls, const SmallCall& call) {
       const std::size_t bytes = call.bytes();
-      copy_out(call.tensor.output, site.is_root(call) ? call.tensor.input : site.input_of(call.root, bytes), bytes);
+      copy_out(call.tensor.output, calls.is_root(call) ? call.tensor.input : calls.input_of(call.root, bytes), bytes);
     }};
 
 }  // namespace kolo::data::cpu

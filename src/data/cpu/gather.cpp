@@ -33,12 +33,12 @@ void Gather::open_rows(std::size_t index, Alltoall& rows) {
 // ---------------------------------------------------------------- small calls
 
 /// The root copies all inputs.
-constexpr SmallPart Gather::kSmall = {[](SmallSite& site, const SmallCall& call) {
-                                        return site.lay_out_contribution(call, site.is_root(call) ? whole(call)
-                                                                                                  : SmallSite::Range{});
+constexpr SmallPart Gather::kSmall = {[](CpuSmallCalls& calls, const SmallCall& call) {
+                                        return calls.lay_out_contribution(
+                                            call, calls.is_root(call) ? whole(call) : CpuSmallCalls::Range{});
                                       },
-                                      [](SmallSite& site, const SmallCall& call) {
-                                        if (site.is_root(call)) site.take_contributions(call);
+                                      [](CpuSmallCalls& calls, const SmallCall& call) {
+                                        if (calls.is_root(call)) calls.take_contributions(call);
                                       }};
 
 }  // namespace kolo::data::cpu

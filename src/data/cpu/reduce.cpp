@@ -199,12 +199,12 @@ void Reduce::copy_out(const Chunk& chunk) {
 // ---------------------------------------------------------------- small calls
 
 /// The root reduces all inputs.
-constexpr SmallPart Reduce::kSmall = {[](SmallSite& site, const SmallCall& call) {
-                                        return site.lay_out(call,
-                                                            site.is_root(call) ? whole(call) : SmallSite::Range{});
+constexpr SmallPart Reduce::kSmall = {[](CpuSmallCalls& calls, const SmallCall& call) {
+                                        return calls.lay_out_input(call, calls.is_root(call) ? whole(call)
+                                                                                             : CpuSmallCalls::Range{});
                                       },
-                                      [](SmallSite& site, const SmallCall& call) {
-                                        if (site.is_root(call)) site.reduce(call, whole(call));
+                                      [](CpuSmallCalls& calls, const SmallCall& call) {
+                                        if (calls.is_root(call)) calls.reduce(call, whole(call));
                                       }};
 
 }  // namespace kolo::data::cpu

@@ -19,6 +19,7 @@ constexpr std::uint64_t kKi = 1024;
 /// Each rank has memory for two inputs of the longest small call, in each set.
 constexpr std::uint64_t kMostSmall = kKi * kKi * 16;
 constexpr std::string_view kMessage = "message";
+constexpr std::string_view kAllSubjects = "*";
 
 /// A collective offers the routes that have rows here.
 ///
@@ -51,20 +52,28 @@ constexpr RouteRow kDefaults[] = {
     {kMessage, Route::peers, {}, {8 * kKi, ByteRange::kAll}},
 };
 
-/// Calls visit(subject) for each, or, with a route, for each that offers the route.
-template <class Visit>
-void each_subject(std::optional<Route> route, Visit&& visit) {
-  std::string_view last;
-  for (const RouteRow& row : kDefaults) {
-    if ((route && row.route != *route) || row.subject == last) continue;
-    last = row.subject;
-    visit(row.subject);
-  }
+/// The row with the subject's routes, or with this one of them; null: there is none.
+const RouteRow* find_default(std::string_view subject, std::optional<Route> route = {}) noexcept {
+  const auto* const row = std::find_if(std::begin(kDefaults), std::end(kDefaults), [&](const RouteRow& one) {
+    return (subject == kAllSubjects || one.subject == subject) && (!route || one.route == *route);
+  });
+  return row == std::end(kDefaults) ? nullptr : row;
 }
 
-void list(std::string& all, std::string_view one) { all += (all.empty() ? "" : ", ") + std::string(one); }
+/// What the rows have, each once: "small, flat".
+template <class Word>
+std::string list_defaults(Word&& word_of) {
+  std::string all;
+  std::string_view last;
+  for (const RouteRow& row : kDefaults) {
+    const std::string_view word = word_of(row);
+    if (!word.empty() && word != last) all += (all.empty() ? "" : ", ") + std::string(word);
+    if (!word.empty()) last = word;
+  }
+  return all;
+}
 
-std::string sizes_text(const ByteRange& sizes) {
+std::string text_of(const ByteRange& sizes) {
   if (sizes.are_none()) return "none";
   const std::string least = base::bytes_text(static_cast<std::int64_t>(sizes.least)) + "-";
   return sizes.most == ByteRange::kAll ? least : least + base::bytes_text(static_cast<std::int64_t>(sizes.most));
@@ -81,60 +90,30 @@ std::string_view take(std::string_view& text, char separator) {
 
 /// "2-8" or "8-", each end by `parse`.
 template <class Number, class Parse>
-std::optional<Limits<Number>> parse_limits(std::string_view text, Parse&& parse) {
-  const std::size_t dash = text.find('-');
-  if (dash == std::string_view::npos) return std::nullopt;
-  Limits<Number> limits;
-  const auto least = parse(text.substr(0, dash));
-  if (!least || *least < 0) return std::nullopt;
-  limits.least = static_cast<Number>(*least);
-  if (dash + 1 == text.size()) return limits;
-  const auto most = parse(text.substr(dash + 1));
-  if (!most || *most < *least) return std::nullopt;
-  limits.most = static_cast<Number>(*most);
-  return limits;
-}
-
-Ranks parse_ranks(std::string_view text) {
-  const auto ranks = parse_limits<int>(text, base::parse_number<int>);
-  if (!ranks) refuse(base::quoted(text) + " are no numbers of ranks: expected such as 2-8 or 8-");
-  return *ranks;
+Limits<Number> parse_limits(std::string_view text, Parse&& parse, const char* wanted) {
+  std::string_view rest = text;
+  const auto least = parse(take(rest, '-'));
+  const auto most = rest.empty() ? least : parse(rest);
+  if (!least || !most || *most < *least || text.find('-') == std::string_view::npos)
+    refuse(base::quoted(text) + " is no range of " + wanted);
+  return {static_cast<Number>(*least), rest.empty() ? Limits<Number>::kAll : static_cast<Number>(*most)};
 }
 
 ByteRange parse_sizes(std::string_view text) {
   if (text == "none") return kNoSizes;
-  const auto sizes = parse_limits<std::uint64_t>(text, base::parse_bytes);
-  if (!sizes) refuse(base::quoted(text) + " are no sizes: expected such as 0-64K, 8K-, or none");
-  return *sizes;
+  return parse_limits<std::uint64_t>(text, base::parse_bytes, "sizes: expected such as 0-64K, 8K-, or none");
 }
 
-Route parse_route(std::string_view text) {
-  std::string all;
-  for (const Route route : {Route::small, Route::flat, Route::peers}) {
-    if (text == to_string(route)) return route;
-    list(all, to_string(route));
-  }
+/// A route that the subject offers.
+Route parse_route(std::string_view text, std::string_view subject) {
+  for (const Route route : {Route::small, Route::flat, Route::peers})
+    if (text == to_string(route) && find_default(subject, route) != nullptr) return route;
   if (text == to_string(Route::slots))
     refuse("slots takes what no other route takes, so it has no sizes: give the others fewer");
-  refuse(base::quoted(text) + " is no route: expected one of " + all);
-}
-
-void check_subject(std::string_view subject) {
-  std::string all;
-  bool is_one = subject == "*";
-  each_subject({}, [&](std::string_view one) {
-    is_one = is_one || one == subject;
-    list(all, one);
-  });
-  if (!is_one)
-    refuse(base::quoted(subject) + " is no collective with routes: expected one of " + all + ", or * for all");
-}
-
-void check_sizes(std::string_view subject, Route route, const ByteRange& sizes) {
-  if (route == Route::small && !sizes.are_none() && sizes.most > kMostSmall)
-    refuse("small calls of " + sizes_text(sizes) + ": their sizes end at 16M at most");
-  if (subject == kMessage && !sizes.are_none() && sizes.most != ByteRange::kAll)
-    refuse("messages of " + sizes_text(sizes) + ": their sizes have no end, as 8K- has none");
+  refuse(base::quoted(text) + " is no route of " + std::string(subject) + ": expected one of " +
+         list_defaults([&](const RouteRow& row) {
+           return subject == kAllSubjects || subject == row.subject ? to_string(row.route) : std::string_view();
+         }));
 }
 
 }  // namespace
@@ -168,58 +147,65 @@ void RouteTable::change(std::string_view entry) {
   std::string_view routes = entry;
   std::string_view ranks_text = take(routes, ':');
   const bool has_ranks = ranks_text.find('@') != std::string_view::npos;
-  const std::string_view subject = take(ranks_text, '@');
-  check_subject(subject);
-  const Ranks ranks = has_ranks ? parse_ranks(ranks_text) : Ranks();
+  const std::string_view name = take(ranks_text, '@');
+  const RouteRow* const row = find_default(name);
+  if (row == nullptr) {
+    refuse(base::quoted(name) + " is no collective with routes: expected one of " +
+           list_defaults([](const RouteRow& one) { return one.subject; }) + ", or * for all");
+  }
+  const std::string_view subject = name == kAllSubjects ? kAllSubjects : row->subject;
+  const auto ranks =
+      has_ranks ? parse_limits<int>(ranks_text, base::parse_number<int>, "ranks: expected such as 2-8 or 8-") : Ranks();
   if (routes.empty()) refuse(base::quoted(entry) + " names no route");
   while (!routes.empty()) {
     std::string_view route_text = take(routes, ',');
     const ByteRange sizes = parse_sizes(take(route_text, '='));
-    const Route route = parse_route(route_text);
-    std::string offering;
-    bool is_offered = false;
-    each_subject(route, [&](std::string_view one) {
-      list(offering, one);
-      if (subject != "*" && subject != one) return;
-      check_sizes(one, route, sizes);
-      rows_.push_back({one, route, ranks, sizes});
-      is_offered = true;
-    });
-    if (!is_offered)
-      refuse(std::string(subject) + " has no route " + std::string(to_string(route)) + ": these have it: " + offering);
+    const Route route = parse_route(route_text, subject);
+    if (route == Route::small && !sizes.are_none() && sizes.most > kMostSmall)
+      refuse("small calls of " + text_of(sizes) + ": their sizes end at 16M at most");
+    if (route == Route::peers && !sizes.are_none() && sizes.most != ByteRange::kAll)
+      refuse("messages of " + text_of(sizes) + ": their sizes have no end, as 8K- has none");
+    rows_.push_back({subject, route, ranks, sizes});
   }
 }
 
 ByteRange RouteTable::sizes(std::string_view subject, Route route, int ranks) const noexcept {
   const auto row = std::find_if(rows_.rbegin(), rows_.rend(), [&](const Row& one) {
-    return one.subject == subject && one.route == route && one.ranks.hold(ranks);
+    return (one.subject == subject || one.subject == kAllSubjects) && one.route == route && one.ranks.hold(ranks);
   });
-  return row == rows_.rend() ? kNoSizes : row->sizes;
+  return row == rows_.rend() || find_default(subject, route) == nullptr ? kNoSizes : row->sizes;
 }
 
-/// Calls visit(sizes) with all that a route has, among whatever number of ranks: what holds changes only where a row
-/// begins, and behind its end.
-template <class Visit>
-void RouteTable::each_in_force(Route route, Visit&& visit) const {
-  for (const Row& row : rows_) {
-    if (row.route != route) continue;
-    visit(sizes(row.subject, route, row.ranks.least));
-    if (row.ranks.most != Ranks::kAll) visit(sizes(row.subject, route, row.ranks.most + 1));
-  }
-}
-
-std::optional<std::size_t> RouteTable::longest_small() const {
+std::optional<std::size_t> RouteTable::longest_small(int ranks) const {
   std::optional<std::size_t> longest;
-  each_in_force(Route::small, [&](const ByteRange& sizes) {
-    if (!sizes.are_none()) longest = std::max<std::size_t>(longest.value_or(0), sizes.most);
-  });
+  for (int some = 1; some <= ranks; ++some) {
+    for (const RouteRow& row : kDefaults) {
+      const ByteRange small = row.route == Route::small ? sizes(row.subject, Route::small, some) : kNoSizes;
+      if (!small.are_none()) longest = std::max<std::size_t>(longest.value_or(0), small.most);
+    }
+  }
   return longest;
 }
 
-bool RouteTable::wants_peers() const {
-  bool wants = false;
-  each_in_force(Route::peers, [&](const ByteRange& sizes) { wants = wants || !sizes.are_none(); });
-  return wants;
+std::optional<std::uint64_t> RouteTable::messages_read_above(int ranks) const noexcept {
+  const ByteRange read = sizes(kMessage, Route::peers, ranks);
+  if (read.are_none()) return std::nullopt;
+  return std::max<std::uint64_t>(read.least, 1) - 1;
+}
+
+std::vector<std::string> RouteTable::describe(int ranks, bool reads_peers) const {
+  std::vector<std::string> entries;
+  const Row* last = nullptr;
+  for (const RouteRow& row : kDefaults) {
+    const bool is_new = last == nullptr || last->subject != row.subject;
+    if (!is_new && last->route == row.route) continue;
+    if (is_new) entries.push_back(std::string(row.subject) + ":");
+    const bool is_there = row.route != Route::peers || reads_peers;
+    entries.back() += (is_new ? "" : ",") + text_of(is_there ? sizes(row.subject, row.route, ranks) : kNoSizes) + "=" +
+                      std::string(to_string(row.route));
+    last = &row;
+  }
+  return entries;
 }
 
 Routes::Routes(const RouteTable& table, int ranks) {
@@ -228,28 +214,6 @@ Routes::Routes(const RouteTable& table, int ranks) {
     for (std::size_t route = 0; route < sizes.size(); ++route)
       sizes[route] = table.sizes(traits.name, static_cast<Route>(route), ranks);
   }
-}
-
-std::uint64_t messages_read_above(const RouteTable& table, int ranks) noexcept {
-  const ByteRange sizes = table.sizes(kMessage, Route::peers, ranks);
-  return sizes.are_none() ? ByteRange::kAll : std::max<std::uint64_t>(sizes.least, 1) - 1;
-}
-
-std::vector<std::string> describe_routes(const RouteTable& table, int ranks, bool reads_peers) {
-  std::vector<std::string> entries;
-  each_subject({}, [&](std::string_view subject) {
-    std::string routes;
-    for (const Route route : {Route::small, Route::flat, Route::peers}) {
-      each_subject(route, [&](std::string_view one) {
-        if (one != subject) return;
-        const bool is_there = route != Route::peers || reads_peers;
-        const ByteRange sizes = is_there ? table.sizes(subject, route, ranks) : kNoSizes;
-        routes += (routes.empty() ? "" : ",") + sizes_text(sizes) + "=" + std::string(to_string(route));
-      });
-    }
-    entries.push_back(std::string(subject) + ":" + routes);
-  });
-  return entries;
 }
 
 }  // namespace kolo::data::cpu

@@ -61,25 +61,25 @@ class RouteTable {
   /// wrong, and what is right.
   explicit RouteTable(std::string_view changes = {}, std::size_t shared_cache = 0);
   struct Row {
-    std::string_view subject;  ///< a collective, or "message"
+    std::string_view subject;  ///< a collective, "message", or "*"
     Route route;
     Limits<int> ranks;
     ByteRange sizes;
   };
-  [[nodiscard]] const std::vector<Row>& rows() const noexcept { return rows_; }
   /// The sizes of one route among so many ranks.
   [[nodiscard]] ByteRange sizes(std::string_view subject, Route route, int ranks) const noexcept;
-  /// The most that a small call gives, among any number of ranks. Nothing: there are no small calls.
-  [[nodiscard]] std::optional<std::size_t> longest_small() const;
-  /// Whether anything is to be read from peers' memory.
-  [[nodiscard]] bool wants_peers() const;
+  /// The most that a small call gives among up to so many ranks. Nothing: there are no small calls.
+  [[nodiscard]] std::optional<std::size_t> longest_small(int ranks) const;
+  /// Messages of more bytes are read in the sender's memory. Nothing: none is.
+  [[nodiscard]] std::optional<std::uint64_t> messages_read_above(int ranks) const noexcept;
+  /// All that holds among so many ranks, as KOLO_ROUTES would give it: an entry for each collective. `reads_peers`:
+  /// whether they may read one another's memory.
+  [[nodiscard]] std::vector<std::string> describe(int ranks, bool reads_peers) const;
 
  private:
-  template <class Visit>
-  void each_in_force(Route route, Visit&& visit) const;
   void change(std::string_view entry);
 
-  std::vector<Row> rows_;
+  std::vector<Row> rows_;  // of two for the same the later one counts
 };
 
 /// What the table says for a set.
@@ -94,11 +94,5 @@ class Routes {
  private:
   std::array<std::array<ByteRange, static_cast<std::size_t>(Route::slots)>, core::kCollectiveCount> sizes_;  // by kind
 };
-
-/// Messages of more bytes are read in the sender's memory.
-[[nodiscard]] std::uint64_t messages_read_above(const RouteTable& table, int ranks) noexcept;
-/// All that holds among so many ranks, as KOLO_ROUTES would give it: an entry for each collective. `reads_peers`:
-/// whether they may read one another's memory.
-[[nodiscard]] std::vector<std::string> describe_routes(const RouteTable& table, int ranks, bool reads_peers);
 
 }  // namespace kolo::data::cpu

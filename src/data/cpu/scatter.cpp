@@ -48,7 +48,7 @@ namespace {
 
 /// In front of the root's input: the rows for each rank, or this. Then the number for each rank stands at the beginning
 /// of the payload.
-constexpr SmallSite::Head kUneven = -1;
+constexpr CpuSmallCalls::Head kUneven = -1;
 
 std::int64_t sum_of(const std::int64_t* first, const std::int64_t* last) {
   return std::accumulate(first, last, std::int64_t{0});
@@ -59,37 +59,37 @@ std::size_t row_bytes(const SmallCall& call) noexcept {
 }
 
 /// The other ranks do not know how much the root gives: they guess by what they get.
-bool guess_fits(const SmallSite& site, const SmallCall& call) {
-  const auto elements = static_cast<std::size_t>(site.ranks()) * static_cast<std::size_t>(call.output_elements);
-  return site.fits(elements * size_of(call.dtype), sizeof(SmallSite::Head));
+bool guess_fits(const CpuSmallCalls& calls, const SmallCall& call) {
+  const auto elements = static_cast<std::size_t>(calls.ranks()) * static_cast<std::size_t>(call.output_elements);
+  return calls.fits(elements * size_of(call.dtype), sizeof(CpuSmallCalls::Head));
 }
 
-bool lay_out_rows(SmallSite& site, const SmallCall& call) {
-  if (!site.is_root(call)) return guess_fits(site, call);
+bool lay_out_rows(CpuSmallCalls& calls, const SmallCall& call) {
+  if (!calls.is_root(call)) return guess_fits(calls, call);
   const Span<const std::int64_t> splits = call.splits;
   const bool even = std::all_of(splits.begin(), splits.end(), [&](std::int64_t rows) { return rows == splits[0]; });
   const std::size_t bytes = call.bytes();
   const std::size_t table = even ? 0 : splits.size() * sizeof(std::int64_t);
-  if (even ? !site.fits(bytes, sizeof(SmallSite::Head)) : table + bytes > site.capacity()) return false;
-  site.write_head(even ? splits[0] : kUneven);
-  if (!even) std::memcpy(site.payload_of(site.own()), splits.data(), table);
+  if (even ? !calls.fits(bytes, sizeof(CpuSmallCalls::Head)) : table + bytes > calls.capacity()) return false;
+  calls.write_head(even ? splits[0] : kUneven);
+  if (!even) std::memcpy(calls.payload_of(calls.own()), splits.data(), table);
   const std::size_t row = row_bytes(call);
-  const auto before = static_cast<std::size_t>(sum_of(splits.begin(), splits.begin() + site.own()));
-  const auto rows = static_cast<std::size_t>(splits[static_cast<std::size_t>(site.own())]);
+  const auto before = static_cast<std::size_t>(sum_of(splits.begin(), splits.begin() + calls.own()));
+  const auto rows = static_cast<std::size_t>(splits[static_cast<std::size_t>(calls.own())]);
   std::byte* const to =
-      even ? site.input_of(site.own(), bytes, sizeof(SmallSite::Head)) : site.payload_of(site.own()) + table;
-  site.copy_in(call, to, {before * row, (before + rows) * row});
+      even ? calls.input_of(calls.own(), bytes, sizeof(CpuSmallCalls::Head)) : calls.payload_of(calls.own()) + table;
+  calls.copy_in(call, to, {before * row, (before + rows) * row});
   return true;
 }
 
-void take_rows(SmallSite& site, const SmallCall& call) {
-  std::vector<std::int64_t>& lengths = site.lengths;
-  const auto own = static_cast<std::size_t>(site.own());
-  const SmallSite::Head each = site.head_of(call.root);
+void take_rows(CpuSmallCalls& calls, const SmallCall& call) {
+  std::vector<std::int64_t>& lengths = calls.lengths;
+  const auto own = static_cast<std::size_t>(calls.own());
+  const CpuSmallCalls::Head each = calls.head_of(call.root);
   std::size_t table = 0;
   if (each == kUneven) {
     table = lengths.size() * sizeof(std::int64_t);
-    std::memcpy(lengths.data(), site.payload_of(call.root), table);
+    std::memcpy(lengths.data(), calls.payload_of(call.root), table);
   } else {
     std::fill(lengths.begin(), lengths.end(), each);
   }
@@ -101,9 +101,9 @@ void take_rows(SmallSite& site, const SmallCall& call) {
   lengths[static_cast<std::size_t>(call.root)] = rows;
   std::byte* const output = call.make_room(lengths);
   const std::byte* from = call.tensor.input;
-  if (!site.is_root(call)) {
-    from =
-        each == kUneven ? site.payload_of(call.root) + table : site.input_of(call.root, all, sizeof(SmallSite::Head));
+  if (!calls.is_root(call)) {
+    from = each == kUneven ? calls.payload_of(call.root) + table
+                           : calls.input_of(call.root, all, sizeof(CpuSmallCalls::Head));
   }
   copy_out(output, from + begin, static_cast<std::size_t>(rows) * row);
 }

@@ -16,9 +16,23 @@
 
 namespace kolo::data::cpu {
 
-/// Of one rank in one set. A part works on it.
-class SmallSite {
+class CpuSmallCalls;
+/// How a kind goes as a small call.
+struct SmallPart {
+  /// As SmallCalls::lay_out and SmallCalls::take.
+  bool (*lay_out)(CpuSmallCalls& calls, const SmallCall& call);
+  void (*take)(CpuSmallCalls& calls, const SmallCall& call);
+};
+
+class CpuSmallCalls final : public SmallCalls {
  public:
+  /// `to_peers`: how inputs are written.
+  CpuSmallCalls(core::ShortcutMemory memory, const Routes& routes, kernels::PeerCopy to_peers);
+  [[nodiscard]] bool lay_out(core::Round number, const SmallCall& call) override;
+  void expect_next() noexcept override;
+  void take(const SmallCall& call) override;
+
+  // -- for parts
   /// A range of an input, in bytes.
   struct Range {
     std::size_t begin = 0;
@@ -27,16 +41,10 @@ class SmallSite {
   /// In front of some inputs: eight bytes that say more of it.
   using Head = std::int64_t;
 
-  /// `to_peers`: how inputs are written.
-  SmallSite(core::ShortcutMemory memory, kernels::PeerCopy to_peers);
-  void begin(core::Round number) noexcept;
-  void expect_next() const noexcept;
-
   [[nodiscard]] int ranks() const noexcept { return memory_.ranks(); }
   [[nodiscard]] int own() const noexcept { return memory_.local_rank(); }
   [[nodiscard]] bool is_root(const SmallCall& call) const noexcept { return call.root == own(); }
-
-  // -- inputs. `head`: bytes in front of it, if it lies in the room
+  /// An input lies in the room, behind `head` bytes, or in the payload.
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t head = 0) const noexcept;
   [[nodiscard]] std::byte* input_of(int rank, std::size_t bytes, std::size_t head = 0) const noexcept;
   [[nodiscard]] std::byte* payload_of(int rank) const noexcept { return memory_.payload(rank, number_); }
@@ -44,14 +52,13 @@ class SmallSite {
   void write_head(Head head) const noexcept;
   [[nodiscard]] Head head_of(int rank) const noexcept;
 
-  // -- laying out. `unread`: what no peer reads
+  // Laying out; `unread`: what no peer reads.
   void copy_in(const SmallCall& call, std::byte* to, Range unread);
   /// An input as long on all ranks. False: it does not fit.
-  [[nodiscard]] bool lay_out(const SmallCall& call, Range unread);
+  [[nodiscard]] bool lay_out_input(const SmallCall& call, Range unread);
   /// An input behind its length.
   [[nodiscard]] bool lay_out_contribution(const SmallCall& call, Range unread);
 
-  // -- taking
   /// Reduces this range of all inputs into the output.
   void reduce(const SmallCall& call, Range range);
   /// Copies all contributions into the output, in the order of their ranks.
@@ -61,36 +68,15 @@ class SmallSite {
 
  private:
   const core::ShortcutMemory memory_;
+  const Routes routes_;
   const kernels::PeerCopy copy_;
   core::Round number_ = 0;
   std::size_t laid_out_ = 0;         // bytes that have been copied for peers in this call
   std::vector<const void*> inputs_;  // the arguments of a reduction, by rank
 };
 
-[[nodiscard]] inline SmallSite::Range whole(const SmallCall& call) noexcept { return {0, call.bytes()}; }
+[[nodiscard]] inline CpuSmallCalls::Range whole(const SmallCall& call) noexcept { return {0, call.bytes()}; }
 /// Copies within a rank, or from a peer's input, unless it is there.
 void copy_out(std::byte* to, const std::byte* from, std::size_t bytes);
-
-/// How a kind goes as a small call.
-struct SmallPart {
-  /// As SmallCalls::lay_out.
-  bool (*lay_out)(SmallSite& site, const SmallCall& call);
-  /// As SmallCalls::take.
-  void (*take)(SmallSite& site, const SmallCall& call);
-};
-
-class CpuSmallCalls final : public SmallCalls {
- public:
-  /// `to_peers`: how inputs are written.
-  CpuSmallCalls(core::ShortcutMemory memory, const Routes& routes, kernels::PeerCopy to_peers)
-      : site_(std::move(memory), to_peers), routes_(routes) {}
-  [[nodiscard]] bool lay_out(core::Round number, const SmallCall& call) override;
-  void expect_next() noexcept override { site_.expect_next(); }
-  void take(const SmallCall& call) override;
-
- private:
-  SmallSite site_;
-  const Routes routes_;
-};
 
 }  // namespace kolo::data::cpu

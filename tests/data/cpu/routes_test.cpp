@@ -39,46 +39,41 @@ TEST(Routes, ByDefaultGoBySizeAndRanks) {
 }
 
 TEST(Routes, MessagesThatASharedCacheHoldsAreNotReadInPeersMemory) {
-  EXPECT_EQ(messages_read_above(RouteTable(), 2), 8 * kKi - 1);
-  EXPECT_EQ(messages_read_above(RouteTable({}, 2048 * kKi), 2), 1024 * kKi - 1);
-  EXPECT_EQ(messages_read_above(RouteTable({}, 480 * 1024 * kKi), 2), 16 * 1024 * kKi - 1);
-  EXPECT_EQ(messages_read_above(RouteTable("message:1K-=peers", 2048 * kKi), 2), kKi - 1) << "a change counts";
+  EXPECT_EQ(RouteTable().messages_read_above(2), 8 * kKi - 1);
+  EXPECT_EQ(RouteTable({}, 2048 * kKi).messages_read_above(2), 1024 * kKi - 1);
+  EXPECT_EQ(RouteTable({}, 480 * 1024 * kKi).messages_read_above(2), 16 * 1024 * kKi - 1);
+  EXPECT_EQ(RouteTable("message:1K-=peers", 2048 * kKi).messages_read_above(2), kKi - 1) << "a change counts";
+  EXPECT_EQ(RouteTable("*:none=peers").messages_read_above(2), std::nullopt);
 }
 
 TEST(Routes, AChangeLeavesTheOthersAsTheyAre) {
   const RouteTable table("allreduce@3-4:1K-2k=small;allreduce:none=flat;*@9-:none=small;message:32K-=peers");
-  EXPECT_EQ(describe_routes(table, 2, true).front(), "allreduce:0-64K=small,none=flat");
-  EXPECT_EQ(describe_routes(table, 3, true).front(), "allreduce:1K-2K=small,none=flat");
-  EXPECT_EQ(describe_routes(table, 9, true).front(), "allreduce:none=small,none=flat");
-  EXPECT_EQ(describe_routes(table, 2, true).back(), "message:32K-=peers");
-  EXPECT_EQ(describe_routes(table, 2, false).back(), "message:none=peers");
-  EXPECT_EQ(messages_read_above(table, 2), 32 * kKi - 1);
+  EXPECT_EQ(table.describe(2, true).front(), "allreduce:0-64K=small,none=flat");
+  EXPECT_EQ(table.describe(3, true).front(), "allreduce:1K-2K=small,none=flat");
+  EXPECT_EQ(table.describe(9, true).front(), "allreduce:none=small,none=flat");
+  EXPECT_EQ(table.describe(2, true).back(), "message:32K-=peers");
+  EXPECT_EQ(table.describe(2, false).back(), "message:none=peers");
+  EXPECT_EQ(table.messages_read_above(2), 32 * kKi - 1);
 }
 
 TEST(Routes, WhatIsDescribedCanBeGivenAgain) {
   for (const std::string_view changes : {"", "*:none=small", "reduce@4-4:0-1M=flat;gather:5-5=small"}) {
     for (const int ranks : {1, 4, 9, 1000}) {
       std::string text;
-      const std::vector<std::string> entries = describe_routes(RouteTable(changes), ranks, true);
+      const std::vector<std::string> entries = RouteTable(changes).describe(ranks, true);
       for (const std::string& entry : entries) text += entry + ";";
-      EXPECT_EQ(describe_routes(RouteTable(text), ranks, true), entries);
+      EXPECT_EQ(RouteTable(text).describe(ranks, true), entries);
     }
   }
 }
 
 TEST(Routes, MemoryIsForTheLongestSmallCallAmongAnyNumberOfRanks) {
-  EXPECT_EQ(RouteTable().longest_small(), 64 * kKi);
-  EXPECT_EQ(RouteTable("*:none=small").longest_small(), std::nullopt);
-  EXPECT_EQ(RouteTable("*:none=small;barrier:0-0=small").longest_small(), 0U);
-  EXPECT_EQ(RouteTable("*:0-1K=small;gather@5-6:0-1M=small").longest_small(), 1024 * kKi);
-  EXPECT_EQ(RouteTable("*:none=small;gather:0-3K=small;gather@0-4:none=small").longest_small(), 3 * kKi)
+  EXPECT_EQ(RouteTable().longest_small(8), 64 * kKi);
+  EXPECT_EQ(RouteTable("*:none=small").longest_small(8), std::nullopt);
+  EXPECT_EQ(RouteTable("*:none=small;barrier:0-0=small").longest_small(8), 0U);
+  EXPECT_EQ(RouteTable("*:0-1K=small;gather@5-6:0-1M=small").longest_small(8), 1024 * kKi);
+  EXPECT_EQ(RouteTable("*:none=small;gather:0-3K=small;gather@0-4:none=small").longest_small(8), 3 * kKi)
       << "among five ranks";
-}
-
-TEST(Routes, PeersMemoryIsWantedWhereARouteReadsIt) {
-  EXPECT_TRUE(RouteTable().wants_peers());
-  EXPECT_FALSE(RouteTable("*:none=peers").wants_peers());
-  EXPECT_TRUE(RouteTable("*:none=peers;message@2-2:0-=peers").wants_peers());
 }
 
 TEST(Routes, WhatIsWrongIsSaidAndWhatIsRight) {
@@ -90,18 +85,18 @@ TEST(Routes, WhatIsWrongIsSaidAndWhatIsRight) {
   };
   says("allredcue:0-1K=small", "\"allredcue\" is no collective with routes: expected one of allreduce, allgather,");
   says("allreduce", "\"allreduce\" names no route");
-  says("allreduce:1K=small", "\"1K\" are no sizes: expected such as 0-64K, 8K-, or none");
-  says("allreduce:2K-1K=small", "\"2K-1K\" are no sizes");
-  says("allreduce:0-1K", "\"\" is no route: expected one of small, flat, peers");
-  says("allreduce:0-1K=fast", "\"fast\" is no route: expected one of small, flat, peers");
+  says("allreduce:1K=small", "\"1K\" is no range of sizes: expected such as 0-64K, 8K-, or none");
+  says("allreduce:2K-1K=small", "\"2K-1K\" is no range of sizes");
+  says("allreduce:0-1K", "\"\" is no route of allreduce: expected one of small, flat");
+  says("allreduce:0-1K=fast", "\"fast\" is no route of allreduce: expected one of small, flat");
   says("allreduce:1K-=slots", "slots takes what no other route takes");
-  says("broadcast:0-1K=flat", "broadcast has no route flat: these have it: allreduce, reduce");
-  says("allreduce@x:0-1K=small", "\"x\" are no numbers of ranks: expected such as 2-8 or 8-");
-  says("allreduce@:0-1K=small", "\"\" are no numbers of ranks");
+  says("broadcast:0-1K=flat", "\"flat\" is no route of broadcast: expected one of small");
+  says("allreduce@x:0-1K=small", "\"x\" is no range of ranks: expected such as 2-8 or 8-");
+  says("allreduce@:0-1K=small", "\"\" is no range of ranks");
   says("allreduce:0-=small", "small calls of 0-: their sizes end at 16M at most");
   says("message:1K-2K=peers", "messages of 1K-2K: their sizes have no end");
   says("allreduce:none=small;;", "\"\" is no collective");
-  says("allreduce:0-1K=small\n", "\"small\\n\" is no route");
+  says("allreduce:0-1K=small\n", "\"small\\n\" is no route of allreduce");
 }
 
 }  // namespace
