@@ -60,7 +60,7 @@ function(kolo_compile_together target)
 endfunction()
 
 # kolo_compile_module(<target>): how the library's own files are compiled. With KOLO_UNITY they are compiled sixteen at a
-# time, behind a precompiled header of the standard library: in a third of the time. (The preset `clang` compiles each file
+# time, behind a precompiled header of the standard library: in a third of the time. (The preset `clang` reads each file
 # alone, and so finds an include that is missing.)
 function(kolo_compile_module target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden

@@ -59,7 +59,8 @@ bool is_complete(MPI_Request& request, const char* call) {
   return flag != 0;
 }
 
-/// Looks this often without a find are a yield each, later ones a nap, which grows: MPI has nothing to sleep on.
+/// The first so many fruitless looks are each followed by a yield, later ones by a nap that grows: MPI has nothing to
+/// sleep on.
 constexpr int kYields = 1000;
 constexpr std::chrono::microseconds kShortestNap{50};
 constexpr std::chrono::milliseconds kLongestNap{1};
@@ -137,7 +138,7 @@ std::string library_version() {
   check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
   std::string version(text, static_cast<std::size_t>(length));
   version.resize(std::min(version.find_first_of(",\n"), version.size()));
-  std::replace(version.begin(), version.end(), '\t', ' ');  // MPICH writes a table
+  std::replace(version.begin(), version.end(), '\t', ' ');  // MPICH's text is a table
   return version;
 }
 
@@ -148,7 +149,7 @@ bool is_intercommunicator(MPI_Comm communicator) {
 }
 
 Communicator::Communicator(MPI_Comm raw) : raw_(raw) {
-  // Before anything else can fail: a communicator inherits its handler, which by default ends the job.
+  // Done first: a communicator inherits its error handler, which by default ends the job.
   check(MPI_Comm_set_errhandler(raw_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_rank(raw_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(raw_, &size_), "MPI_Comm_size");
@@ -175,9 +176,9 @@ Communicator::~Communicator() {
   try {
     if (is_finalized()) return;
     if (thread_level() < ThreadLevel::serialized && !is_main_thread()) return;
-    MPI_Comm_free(&raw_);  // should it fail there is nothing to be done
+    MPI_Comm_free(&raw_);  // if it fails, nothing can be done
   } catch (const Error&) {
-    // MPI cannot even say whether it is alive: what is left of it is not freed.
+    // MPI cannot even say whether it is alive, so nothing is freed.
   }
 }
 
@@ -280,7 +281,7 @@ const std::vector<Requests::Completed>& Requests::test() {
   }
   check(code, "MPI_Testsome");
   for (int i = 0; i < count; ++i) {  // `count` may be MPI_UNDEFINED, which is negative
-    // MPI_Get_elements_x has no upper limit, and says the same for bytes.
+    // MPI_Get_elements_x has no upper limit, and gives the same number for bytes.
     MPI_Count bytes = 0;
     check(MPI_Get_elements_x(&statuses_[static_cast<std::size_t>(i)], MPI_BYTE, &bytes), "MPI_Get_elements_x");
     const auto index = static_cast<std::size_t>(indices_[static_cast<std::size_t>(i)]);

@@ -28,8 +28,8 @@ void require_usable_mpi() {
   }
 }
 
-/// A rank that cannot make the communicator does not know which rank held it up. One more roll call, on the program's
-/// communicator, names those that did not come.
+/// A rank that cannot make the communicator does not know which rank is missing. One more roll call, on the program's
+/// communicator, finds the ranks that did not come.
 Communicator duplicate(MPI_Comm theirs, base::Duration patience) {
   const base::Time begun = base::now();
   std::optional<Communicator> ours;

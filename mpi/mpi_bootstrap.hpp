@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks find one another by MPI. This header brings in no <mpi.h>.
+// Ranks find one another by MPI. This header does not include <mpi.h>.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@ namespace kolo::mpi {
 
 class MpiExchange;
 
-/// Makes the node's shared memory, given a bootstrap whose `exchange` works: shared memory is another module's.
+/// Makes the node's shared memory, given a bootstrap whose `exchange` works. Another module implements it.
 using NodeJoiner = std::function<std::shared_ptr<transport::NodeLink>(
     bootstrap::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key,
     base::Duration patience)>;
 
-/// MPI must be initialised, and outlive it and the transports that it made. MPI's thread level decides two things.
+/// MPI must be initialised, and must outlive this object and the transports that it made. MPI's thread level decides
+/// two things.
 ///
-/// Who may call this: any thread with MULTIPLE; with SERIALIZED any thread while the program keeps all others out of
-/// MPI, as around a call of MPI of its own; with FUNNELED and SINGLE the thread that initialised MPI, and others get an
-/// Error (unsupported).
+/// Which threads may call this: with MULTIPLE any thread; with SERIALIZED any thread while the program keeps all others
+/// out of MPI; with FUNNELED and SINGLE only the thread that initialised MPI, and others get an Error (unsupported).
 ///
-/// Whether MPI may carry data: with MULTIPLE on every rank alone, because the engine calls the transport from threads
-/// of its own. Below that nothing calls MPI once the start is over (`close`).
+/// Whether MPI may carry data: only with MULTIPLE on every rank, because the engine calls the transport from several
+/// threads. Below that Kolo does not call MPI once the start is over (`close`).
 class MpiBootstrap final : public bootstrap::Bootstrap {
  public:
   /// All ranks of the job: `borrow(MPI_COMM_WORLD)`, see mpi_borrow.hpp.
@@ -44,7 +44,7 @@ class MpiBootstrap final : public bootstrap::Bootstrap {
                                                  const std::string& job_key, base::Duration patience) override;
   std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override;
   [[nodiscard]] std::string describe() const override;
-  /// Frees the communicator: the end of a context makes no call of MPI.
+  /// Frees the communicator here, so that the end of a context does not call MPI.
   void close() noexcept override;
 
  private:

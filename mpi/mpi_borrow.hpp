@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A world that is a communicator of the program's.
+// Makes a communicator of the program's a world.
 #pragma once
 
 #include <mpi.h>
@@ -11,10 +11,10 @@
 
 namespace kolo::mpi {
 
-/// Collective over `theirs`, which is duplicated, so that nothing of ours meets the program's messages. Throws Error:
-/// transport when MPI is not initialised, is finalised, or fails, or when not all ranks come within `patience` (the
-/// sentence names them, and says that MPI cannot be finalised any more); unsupported on a thread that may not call MPI;
-/// invalid_argument for MPI_COMM_NULL and intercommunicators.
+/// Collective over `theirs`. It is duplicated, so that Kolo's messages do not meet the program's. Throws Error:
+/// transport if MPI is not initialised, is finalised, or fails, or if not all ranks come within `patience` (the
+/// sentence names the missing ranks, and says that MPI cannot be finalised any more); unsupported on a thread that may
+/// not call MPI; invalid_argument for MPI_COMM_NULL and intercommunicators.
 std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience);
 
 }  // namespace kolo::mpi

@@ -17,7 +17,7 @@ namespace kolo::mpi {
 namespace {
 
 constexpr int kTag = 0;
-/// How long rank 0 lets MPI work on the bad news after its patience has ended, and the others wait for them.
+/// How long rank 0 lets MPI deliver a failure after its patience has ended, and how long the others wait for it.
 constexpr std::chrono::seconds kFlushPatience{1};
 
 constexpr char kGood = '+';
@@ -27,8 +27,8 @@ constexpr char kBad = '-';
   throw Error(ErrorCode::transport, why + ". MPI operations stay open, so MPI cannot be finalised.");
 }
 
-/// How long others wait for rank 0: until it has said who is missing, though it may have begun later than they, or be
-/// at the receipts of the step before.
+/// How long others wait for rank 0: until it can have named the missing ranks. Rank 0 may have begun later, or may
+/// still wait for the receipts of the step before.
 base::Duration of_others(base::Duration patience) {
   return bootstrap::after_waiting(bootstrap::after_waiting(patience));
 }
@@ -68,19 +68,19 @@ std::vector<std::string> MpiExchange::exchange(std::string_view label, const std
   return base::split_fields(answer.substr(1));
 }
 
-/// Rank 0: hears everybody, then tells everybody, and waits a little for the receipts. A rank that sends none is
-/// missed at the next step, where all hear of it; after the last step the engines notice it.
+/// Rank 0: receives from all ranks, sends the result to all, and waits a little for the receipts. A rank that sends no
+/// receipt is missed in the next step, which fails on all ranks; after the last step the engines notice it.
 std::string MpiExchange::gather(std::string_view label, const std::string& mine, base::Duration patience,
                                 base::Time begun) {
   std::vector<Incoming> others = expect_others();
   if (!hear(others, begun + patience)) {
     std::string news = kBad + bootstrap::missing_ranks(incomplete(others), label, patience);
-    // Those who are there must hear of it; the others, should they come, find it.
+    // Ranks that are here must get it; ranks that come later find it.
     for (int rank = 1; rank < size_; ++rank) send(rank, news);
     poll_until(base::now() + kFlushPatience, [this] { return flush(); });
     return news;
   }
-  hear(receipts_, base::now() + kFlushPatience);  // which have come before what has come now
+  hear(receipts_, base::now() + kFlushPatience);  // the receipts come before this step's messages
   std::vector<std::string> said{mine};
   for (const Incoming& one : others) said.push_back(text(one));
   std::string answer = judge(label, said);
@@ -92,8 +92,8 @@ std::string MpiExchange::gather(std::string_view label, const std::string& mine,
   return answer;
 }
 
-/// All others: tell rank 0, hear from it, and say so. (A send that has completed may still wait for a call of the
-/// sender's, InterNode::push: with receipts nobody leaves for other work before all have heard.)
+/// All other ranks: send to rank 0, receive the result, and send a receipt. (A completed send may still need a call of
+/// the sender's, InterNode::push. Because of the receipts no rank leaves for other work before all have received.)
 std::string MpiExchange::report(std::string_view label, const std::string& mine, base::Duration patience,
                                 base::Time begun) {
   send(0, mine);
@@ -104,7 +104,7 @@ std::string MpiExchange::report(std::string_view label, const std::string& mine,
   return text(answer.front());
 }
 
-/// Everybody's words, or that they are at different steps.
+/// The result: all ranks' bytes, or the error that they are at different steps.
 std::string MpiExchange::judge(std::string_view label, const std::vector<std::string>& said) const {
   std::vector<std::string> all;
   for (std::size_t rank = 0; rank < said.size(); ++rank) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `bootstrap::Bootstrap::exchange` over MPI: point to point by way of rank 0, and nothing that blocks, so that it can
-// end when patience does. A message that is open then can be neither completed nor cancelled: it is left to MPI, its
-// memory is never freed, and MPI must not be finalised.
+// `bootstrap::Bootstrap::exchange` over MPI: point to point through rank 0, without blocking calls, so that it can end
+// at its deadline. A message that is open then can be neither completed nor cancelled: it is left to MPI, its memory is
+// never freed, and MPI must not be finalised.
 #pragma once
 
 #include <mpi.h>
@@ -18,14 +18,14 @@
 
 namespace kolo::mpi {
 
-/// Whether all ranks of `theirs`, a communicator of the program's or the world, have come. Collective; on all ranks
-/// that have, throws Error (transport) that names those who have not for `patience` after `begun`. `label` names the
+/// Checks that all ranks of `theirs`, a communicator of the program's or the world, have come. Collective. If ranks
+/// have not come for `patience` after `begun`, the others throw Error (transport), which names them. `label` names the
 /// step.
 ///
-/// There is no communicator of our own to ask by yet, and no message of ours may meet the program's. So this is one
-/// nonblocking gather of a byte to rank 0 and one scatter of what has arrived. Rank 0 looks at the bytes when its
-/// patience ends, though the gather is open: where a library gathers by way of other ranks (MPICH), those behind a
-/// missing one are named with it.
+/// Kolo has no communicator of its own yet, and its messages must not meet the program's. This is therefore one
+/// nonblocking gather of a byte to rank 0 and one scatter of the result. Rank 0 reads the bytes when its patience ends,
+/// although the gather is open. A library may gather through other ranks (MPICH does); then ranks behind a missing one
+/// are named with it.
 void roll_call(MPI_Comm theirs, std::string_view label, base::Duration patience, base::Time begun);
 
 class MpiExchange {
@@ -44,7 +44,7 @@ class MpiExchange {
   }
 
  private:
-  /// What comes from one rank: its length, then the bytes.
+  /// A message from one rank: its length, then the bytes.
   struct Incoming {
     int rank = 0;
     std::byte* memory = nullptr;

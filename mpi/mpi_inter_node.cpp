@@ -14,7 +14,7 @@ namespace kolo::mpi {
 namespace {
 
 constexpr int kIndexBits = 32;
-/// Receives that listen at a time.
+/// How many receives listen at a time.
 constexpr std::size_t kEars = 4;
 
 }  // namespace
@@ -54,7 +54,7 @@ int MpiInterNode::mapped(int tag) const {
 }
 
 transport::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
-  // Claimed first: should a piece fail, those before it are open, and the transfer says so for ever.
+  // Claimed first: if a piece fails, the pieces before it stay open, and so does the transfer.
   const std::size_t index = claim(rank);
   std::size_t begin = 0;
   do {
@@ -105,7 +105,7 @@ void MpiInterNode::listen(int tag, std::size_t bytes) {
   }
 }
 
-/// MPI matches messages with receives in the order in which they were opened, so the oldest is looked at alone.
+/// MPI matches messages with receives in the order in which they were opened, so only the oldest is tested.
 std::optional<transport::InterNode::Heard> MpiInterNode::hear() {
   std::vector<Listener::Ear>& ears = listener_.ears;
   if (ears.empty()) return std::nullopt;
@@ -118,7 +118,7 @@ std::optional<transport::InterNode::Heard> MpiInterNode::hear() {
   return Heard{origin->rank, ear.data, origin->bytes};
 }
 
-/// Whether MPI has let go of their memory.
+/// Whether MPI does not use the receives' memory any more.
 bool MpiInterNode::end_listening() noexcept {
   if (listener_.ears.empty()) return true;
   try {
@@ -135,7 +135,7 @@ bool MpiInterNode::end_listening() noexcept {
 
 void MpiInterNode::look() {
   ++looks_;
-  // MPI moves data only where nothing had completed before, and does not tell then what has by that.
+  // MPI moves data only if nothing had completed before, and then does not report what has completed by that.
   const std::vector<Requests::Completed>* completed = &requests_.test();
   if (completed->empty()) completed = &requests_.test();
   for (const Requests::Completed& one : *completed) {

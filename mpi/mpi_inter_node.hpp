@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bulk data between nodes by MPI point-to-point, on a communicator of its own. It tells nothing by itself: a
-// PolledInterNode stands before it (MpiBootstrap::inter_node).
+// Bulk data between nodes by MPI point-to-point, on a communicator of its own. It reports nothing by itself:
+// PolledInterNode wraps it (MpiBootstrap::inter_node).
 //
-// A look at MPI is for all open operations together: `test` tells of an operation what the last look found, and looks
-// again when it has told that before. So asking for each of many operations in turn costs one look, not one each - and
-// a look is a system call or two with TCP, and gives the CPU away where MPI knows that ranks share it.
+// One look at MPI covers all open operations: `test` returns what the last look found for an operation, and looks again
+// if it has returned that before. Testing many operations in turn therefore costs one look in all. A look is a system
+// call or two with TCP, and it yields the CPU if MPI knows that ranks share it.
 #pragma once
 
 #include <optional>
@@ -19,17 +19,18 @@ namespace kolo::mpi {
 
 class MpiInterNode final : public transport::InterNode {
  public:
-  /// Made on a thread that may call MPI. Messages travel in pieces of at most `piece_bytes`, the same on all ranks.
+  /// The constructor must run on a thread that may call MPI. Messages travel in pieces of at most `piece_bytes`, the
+  /// same on all ranks.
   explicit MpiInterNode(Communicator communicator, std::size_t piece_bytes = kMaxPieceBytes);
-  /// With operations open, MPI may still write: then the staging memory and the communicator are kept.
+  /// If operations are open, MPI may still write, so the staging memory and the communicator are kept.
   ~MpiInterNode() override;
   MpiInterNode(const MpiInterNode&) = delete;
   MpiInterNode& operator=(const MpiInterNode&) = delete;
 
   std::byte* staging(std::size_t bytes) override { return staging_.take(bytes); }
   void give_back(std::byte* staging) noexcept override { staging_.give_back(staging); }
-  /// Tags are taken modulo the greatest that MPI knows (at least 32767, with Open MPI 2^31-1): two that differ by a
-  /// multiple of that must not be in flight at once between the same ranks.
+  /// Tags are taken modulo MPI's greatest tag (at least 32767; Open MPI: 2^31-1). Two tags that differ by a multiple of
+  /// it must not be in flight at once between the same ranks.
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
@@ -43,7 +44,7 @@ class MpiInterNode final : public transport::InterNode {
   /// An open operation; the record is used again, with the next generation.
   struct Transfer {
     std::size_t open_pieces = 0;
-    std::uint64_t looked_at = 0;  // the look whose outcome the last `test` told
+    std::uint64_t looked_at = 0;  // the look whose result the last `test` returned
     std::uint32_t generation = 0;
     int rank = 0;
     bool claimed = false;

@@ -18,7 +18,7 @@
 namespace kolo::mpi {
 
 bool started_by_launcher(const Lookup& lookup) {
-  // Open MPI; MPICH and its kin, and Slurm's pmi2; PMIx (Slurm's too); MVAPICH's own launcher.
+  // Open MPI; MPICH and its derivatives, and Slurm's pmi2; PMIx (Slurm's too); MVAPICH's own launcher.
   static constexpr std::array kVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK",
                                             "MV2_COMM_WORLD_SIZE"};
   return std::any_of(kVariables.begin(), kVariables.end(), [&](const char* name) {
@@ -32,8 +32,8 @@ std::string describe_library() { return library_version(); }
 namespace {
 
 /// Open MPI's MPI_Finalize begins with a barrier of the world, which has no deadline, unless this variable says
-/// otherwise when MPI is initialised. A rank whose program has ended need not wait for one that goes on computing:
-/// nothing of ours is under way between them.
+/// otherwise when MPI is initialised. A rank whose program has ended need not wait for one that still computes: no
+/// message of Kolo's is under way between them.
 constexpr const char* kWithoutBarrier = "OMPI_MCA_async_mpi_finalize";
 
 /// How long ranks that leave together let MPI work for one another.
@@ -86,7 +86,7 @@ void Lifetime::end(base::Duration patience, int status) noexcept {
     if (together_) meet_world(base::now() + kFarewell);
     finalize();
   } catch (const Error&) {
-    // The process is ending, and nobody is left to tell.
+    // The process is ending, and the error cannot be reported.
   }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// A collective as a value: which one it is, with which memory and which options. Every form of a collective is made of
-/// one: `run` waits for it, `start` does not, `prepare` makes it one that is started often, and several of one kind are
-/// made as one operation. The calls of collectives.hpp are shorter ways to write `run` and `start`.
+/// A collective as a value: its kind, its memory and its options. Every form of a collective takes one: `run` makes the
+/// call and waits, `start` makes it and returns a handle, `prepare` makes a request that can be started often, and
+/// `grouped` makes several of one kind as one operation. The functions of collectives.hpp are shorter ways to write
+/// `run` and `start`.
 ///
 ///     kolo::Prepared exchange = kolo::prepare("exchange", kolo::Call::alltoall_into(in, out));
 ///     exchange.start().wait();  // as often as wanted
@@ -45,7 +46,7 @@ enum class CallKind : std::uint8_t {
   grouped,            ///< of `calls`
 };
 
-/// What a call is made of. What its kind makes no use of has the default.
+/// The parts of a call. A part that its kind does not use has the default.
 struct CallParts {
   CallKind kind = CallKind::barrier;
   bool in_place = false;     ///< `output` is the input, too, and there is no `input`
@@ -67,9 +68,9 @@ struct CallParts {
 }  // namespace detail
 
 /// A collective that has not been made yet. The functions have the arguments of the calls of the same name
-/// (collectives.hpp, with meaning, shapes and defaults) without group and name. They check nothing: whatever makes
-/// something of them does, and throws what those calls throw. The memory stays the caller's. Thread-safe: a call never
-/// changes.
+/// (collectives.hpp, with meaning, shapes and defaults) without group and name. They check nothing: `run`, `start`,
+/// `prepare` and `grouped` do, and throw what the functions of collectives.hpp throw. The memory stays the caller's.
+/// Thread-safe: a call never changes.
 class Call {
  public:
   static Call allreduce(TensorView inout, const AllreduceOptions& options = {}) {
@@ -118,8 +119,9 @@ class Call {
   }
 
   /// @name calls that own their result
-  /// The library makes its memory, of the CPU. `run` gives it out, and so does the future of the asynchronous call:
-  /// `Future<Tensor>(start(...))`. They can be neither prepared nor grouped (`Error` invalid_argument).
+  /// The library allocates the result, in memory of the CPU. `run` returns it, and so does the future of the
+  /// asynchronous call: `Future<Tensor>(start(...))`. Such calls can be neither prepared nor grouped (`Error`
+  /// invalid_argument).
   /// @{
   static Call allgather(ConstTensorView in, const AllgatherOptions& options = {}) {
     return owning(Kind::allgather, in, 0, options);
@@ -137,8 +139,8 @@ class Call {
   /// @}
 
   /// @name grouped calls
-  /// Several as one operation; see `grouped_allreduce` and `grouped`. The list is not copied: it lives until the call
-  /// has been run, started or prepared.
+  /// Several calls as one operation; see `grouped_allreduce` and `grouped`. The list is not copied: it must live until
+  /// the call has been run, started or prepared.
   /// @{
   static Call grouped_allreduce(Span<const NamedView> members, const AllreduceOptions& options = {}) {
     Call call(Kind::grouped_allreduce);
@@ -211,13 +213,13 @@ class Call {
 };
 
 /// @name making a call
-/// What holds for all collectives stands in collectives.hpp. Without a name (`std::nullopt`) the order of the calls is
-/// the name; an empty name is refused (`Error` invalid_argument), and so is a list of calls without a name. From any
+/// The rules for all collectives are in collectives.hpp. Without a name (`std::nullopt`) the order of the calls is the
+/// name; an empty name is refused (`Error` invalid_argument), and so is a list of calls without a name. From any
 /// thread.
 /// @{
 
-/// Makes the call, and waits until it has completed. `result` gets the result of a call that owns it, and is left alone
-/// by others.
+/// Makes the call, and waits until it has completed. `result` gets the result of a call that owns its result; other
+/// calls do not touch it.
 KOLO_API void run(const Group& group, std::optional<std::string_view> name, const Call& call,
                   CallResult* result = nullptr);
 /// Starts the call.
@@ -225,9 +227,9 @@ KOLO_API void run(const Group& group, std::optional<std::string_view> name, cons
 
 /// @}
 
-/// A request that is checked and named once and started often, as MPI 4's persistent collectives. Move-only;
-/// thread-compatible. It holds its name: submitting the same name by another way while it exists is an error. The
-/// buffers must outlive it, or at least its last operation.
+/// A request that is checked and named once and can be started often, like a persistent collective of MPI 4. Move-only;
+/// thread-compatible. It holds its name: another call of the same name is an error while it exists. The buffers must
+/// outlive it, or at least its last operation.
 class KOLO_API Prepared {
  public:
   class Impl;
@@ -237,7 +239,7 @@ class KOLO_API Prepared {
   Prepared& operator=(Prepared&&) noexcept;
   ~Prepared();
 
-  /// Starts the operation. Looks up no name and, once the last handle has been dropped, allocates nothing. Throws
+  /// Starts the operation. Looks up no name. Allocates nothing if the handle of the last start has been dropped. Throws
   /// `Error`: duplicate_name while the last one is still in flight; unsupported in a forked process.
   [[nodiscard]] Handle start();
 
@@ -245,8 +247,8 @@ class KOLO_API Prepared {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Checks the call and claims the name, once, for a request that is started often. The name meets the same name on the
-/// other ranks, whether they have prepared it or not. Local: waits for nobody. Throws `Error` as the call would
+/// Checks the call and claims the name, once, for a request that is started often. The request meets calls of the same
+/// name on the other ranks, prepared or not. Local: does not wait for other ranks. Throws `Error` as the call would
 /// (invalid_argument, unsupported, duplicate_name: the name is in flight, or belongs to another prepared request), and
 /// invalid_argument for a call that owns its result. From any thread.
 [[nodiscard]] KOLO_API Prepared prepare(const Group& group, std::string_view name, const Call& call);
@@ -255,12 +257,12 @@ class KOLO_API Prepared {
 }
 
 /// @name grouped calls
-/// Several calls of one kind as one operation, which runs on all ranks or on none. They differ in their memory, types
-/// and shapes alone (else: invalid_argument): operation, scales, root and device are one. What one of them writes no
-/// other may use. As many, in the same order, on every rank (else: mismatch, on every rank). When one fails on a rank
-/// (an output of the wrong size), all do there, and what their outputs hold is undefined. The shortest of their
-/// timeouts counts. At least one call, with tensors, whose outputs are the caller's, and a name (else:
-/// invalid_argument). From any thread.
+/// Several calls of one kind as one operation, which runs on all ranks or on none. The calls may differ in memory, type
+/// and shape only; operation, scales, root and device must be the same (else: invalid_argument). Memory that one call
+/// writes must not be used by another. Every rank gives the same number of calls, in the same order (else: mismatch, on
+/// every rank). If one call fails on a rank (its output has a wrong size), all fail there, and their outputs are
+/// undefined. The shortest timeout counts. A grouped call has a name and at least one call; each call has tensors, and
+/// an output of the caller's (else: invalid_argument). From any thread.
 /// @{
 
 inline void grouped(const Group& group, std::string_view name, Span<const Call> calls) {

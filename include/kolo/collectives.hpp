@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// The collectives. What holds for all of them:
+/// The collectives. Rules for all of them:
 ///
 /// - Every rank makes the same calls on the same names, with the same dtype, shape, op, scales and root, in any order
 ///   and from any threads. If ranks disagree, the operation fails on every rank (`Error` mismatch). The job goes on.
-/// - A name is in flight once at a time: submitting it again before it has completed is an error at the call
+/// - One operation of a name at a time: submitting the name again before it has completed is an error at the call
 ///   (duplicate_name).
-/// - Any call may leave the name out: then the order of the calls is the name, so all ranks of the group must make
-///   their unnamed calls in the same order. Synchronous and asynchronous calls have one order together: a rank may wait
-///   for a call at once where another one waits for its handle later. Any number may be in flight. Calls of several
-///   threads are numbered as they come, so threads without a common order need names, or a group each. Where ranks
-///   disagree about a call, it fails on all of them, and the next one goes on. What Kolo does by itself (`split`, an
-///   optimizer, `broadcast_object`) takes no place in this order.
+/// - A call without a name is matched by the order of the calls, so all ranks of the group must make their unnamed
+///   calls in the same order. Synchronous and asynchronous calls share this order: one rank may make a call
+///   synchronously that another rank makes asynchronously. Any number may be in flight. Calls of several threads are
+///   numbered as they come, so threads without a common order need names, or a group each. If ranks disagree about a
+///   call, it fails on all of them, and later calls go on. Kolo's own communication (`split`, an optimizer,
+///   `broadcast_object`) takes no place in this order.
 /// - Buffers stay valid, and untouched by the caller, until completion. Any alignment is accepted. The input and the
 ///   output of an `_into` call must not overlap (else: invalid_argument).
 /// - Errors at the call: invalid_argument, duplicate_name, unsupported, not_initialized, out_of_memory, or the fatal
 ///   error if there was one. Errors at `wait()`: mismatch, out_of_memory, timeout, rank_lost, shut_down, transport.
 ///   After those, buffers in flight are undefined.
 /// - A name has at most 65,536 bytes and must not begin with "kolo." (those are Kolo's own).
-/// - What several ranks get is bitwise the same on all of them. Whatever the calling threads have made of their
-///   floating-point control registers, Kolo's sums round to nearest and keep subnormal numbers: a program's
-///   flush-to-zero does not reach them. The registers are afterwards as they were.
+/// - A result that several ranks get is bitwise the same on all of them. Kolo's sums round to nearest and keep
+///   subnormal numbers, even if the program's threads flush them to zero. The floating-point control registers are
+///   afterwards as they were.
 ///
 /// Each makes a `Call` and runs or starts it (call.hpp).
 #ifndef KOLO_COLLECTIVES_HPP
@@ -49,7 +49,7 @@ inline CallResult result_of(const Group& group, std::optional<std::string_view> 
 }  // namespace detail
 
 /// @name allreduce
-/// Element by element over all ranks; the same shape everywhere. In place, or from `in` to `out`.
+/// Reduces element by element over all ranks; the same shape everywhere. In place, or from `in` to `out`.
 /// @{
 
 inline void allreduce(TensorView inout, const AllreduceOptions& options = {}) {
@@ -128,7 +128,8 @@ template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
 /// @name grouped allreduce
 /// Several tensors as one request, ready as a whole and executed as a whole. All ranks give the same members in the
 /// same order: names, dtypes and shapes are compared, and a difference is an error on every rank (mismatch). Names
-/// differ within a grouped call (invalid_argument at the call); dtypes may. `grouped` (call.hpp) does so with any kind.
+/// differ within a grouped call (invalid_argument at the call); dtypes may. `grouped` (call.hpp) groups calls of any
+/// kind.
 /// @{
 
 inline void grouped_allreduce(std::string_view name, Span<const NamedView> members,
@@ -160,9 +161,9 @@ inline void grouped_allreduce(const Group& group, std::string_view name, Span<co
 /// @}
 
 /// @name reduce
-/// Element by element over all ranks, for rank `root` alone, which gets what allreduce would give: bitwise in memory of
-/// the CPU. The same shape everywhere. In place: the result replaces the root's tensor, and those of the other ranks
-/// are left alone.
+/// Reduces element by element over all ranks; only rank `root` gets the result. It is allreduce's result, bit for bit
+/// in memory of the CPU. The same shape everywhere. In place: the result replaces the root's tensor; the other ranks'
+/// tensors are not changed.
 /// @{
 
 inline void reduce(TensorView inout, int root, const ReduceOptions& options = {}) {
@@ -178,8 +179,8 @@ inline void reduce(std::string_view name, TensorView inout, int root, const Redu
                                          const ReduceOptions& options = {}) {
   return start(current_context(), name, Call::reduce(inout, root, options));
 }
-/// From `in` to the root's `out`, which must be there (else: invalid_argument at the call). Other ranks may leave it
-/// out (`std::nullopt`); one that they give is checked, and left alone.
+/// From `in` to the root's `out`, which the root must give (else: invalid_argument at the call). Other ranks may give
+/// `std::nullopt`; an output that they give is checked and not written.
 inline void reduce_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
                         const ReduceOptions& options = {}) {
   run(current_context(), std::nullopt, Call::reduce_into(in, out, root, options));
@@ -234,7 +235,7 @@ inline void reduce_into(const Group& group, std::string_view name, ConstTensorVi
 /// @}
 
 /// @name broadcast
-/// Rank `root`'s contents to all; the same shape everywhere.
+/// Copies rank `root`'s contents to all ranks; the same shape everywhere.
 /// @{
 
 inline void broadcast(TensorView inout, int root, const BroadcastOptions& options = {}) {
@@ -250,7 +251,7 @@ inline void broadcast(std::string_view name, TensorView inout, int root, const B
                                             const BroadcastOptions& options = {}) {
   return start(current_context(), name, Call::broadcast(inout, root, options));
 }
-/// The root reads `in`; every rank, the root too, gets the contents in `out`.
+/// The root reads `in`; every rank, including the root, gets the contents in `out`.
 inline void broadcast_into(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options = {}) {
   run(current_context(), std::nullopt, Call::broadcast_into(in, out, root, options));
 }
@@ -301,8 +302,8 @@ inline void broadcast_into(const Group& group, std::string_view name, ConstTenso
 /// @}
 
 /// @name allgather
-/// Everyone's tensor one after another along the first dimension, in the order of ranks. The first dimension may differ
-/// by rank (and be 0); the others agree. A scalar counts as one row.
+/// Concatenates all ranks' tensors along the first dimension, in the order of ranks. The first dimension may differ by
+/// rank (and be 0); the others agree. A scalar counts as one row.
 /// @{
 
 [[nodiscard]] inline Tensor allgather(ConstTensorView in, const AllgatherOptions& options = {}) {
@@ -318,9 +319,9 @@ inline void broadcast_into(const Group& group, std::string_view name, ConstTenso
                                                     const AllgatherOptions& options = {}) {
   return Future<Tensor>(start(current_context(), name, Call::allgather(in, options)));
 }
-/// Into memory of the caller, whose number of elements must be that of the result: else the operation fails on this
-/// rank (invalid_argument) and completes on the others. In place: `in` may be exactly this rank's rows of `out`; where
-/// it lies elsewhere in `out`, the operation fails likewise.
+/// Into memory of the caller, which must have as many elements as the result; else the operation fails on this rank
+/// (invalid_argument) and completes on the others. In place: `in` may be exactly this rank's rows of `out`; if it lies
+/// elsewhere in `out`, the operation fails in the same way.
 inline void allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {}) {
   run(current_context(), std::nullopt, Call::allgather_into(in, out, options));
 }
@@ -371,7 +372,7 @@ inline void allgather_into(const Group& group, std::string_view name, ConstTenso
 /// @}
 
 /// @name gather
-/// As allgather, for rank `root` alone: everyone's tensor one after another along the first dimension, in the order of
+/// As allgather, but only rank `root` gets the result: all ranks' tensors along the first dimension, in the order of
 /// ranks. The first dimension may differ by rank (and be 0); the others agree. A scalar counts as one row. On the other
 /// ranks the result has no rows.
 /// @{
@@ -390,11 +391,11 @@ inline void allgather_into(const Group& group, std::string_view name, ConstTenso
                                                  const GatherOptions& options = {}) {
   return Future<Tensor>(start(current_context(), name, Call::gather(in, root, options)));
 }
-/// Into memory of the root, which must be there (else: invalid_argument at the call), and whose number of elements must
-/// be that of the result: else the operation fails on the root (invalid_argument) and completes on the others (memory
-/// of a device: fails everywhere). Other ranks may leave it out (`std::nullopt`); one that they give is left alone. In
-/// place: the root's `in` may be exactly its rows of `out`; where it lies elsewhere in `out`, the operation fails
-/// likewise.
+/// Into memory of the root, which the root must give (else: invalid_argument at the call). It must have as many
+/// elements as the result; else the operation fails on the root (invalid_argument) and completes on the others (memory
+/// of a device: fails everywhere). Other ranks may give `std::nullopt`; an output that they give is not written. In
+/// place: the root's `in` may be exactly its rows of `out`; if it lies elsewhere in `out`, the operation fails in the
+/// same way.
 inline void gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
                         const GatherOptions& options = {}) {
   run(current_context(), std::nullopt, Call::gather_into(in, out, root, options));
@@ -450,13 +451,13 @@ inline void gather_into(const Group& group, std::string_view name, ConstTensorVi
 /// @}
 
 /// @name scatter
-/// Rank `root`'s rows (of the first dimension), dealt out in the order of ranks: `splits` has the number of rows for
-/// each rank, which together are all of them (0 is fine); without splits everyone gets the same number. `in` and
-/// `splits` count on the root, where they must be right (else: invalid_argument at the call). Other ranks may leave the
-/// input out (`std::nullopt`); what they give is not read. The type and the shape of a row agree everywhere; an output
-/// that is a scalar counts as one row. An output of another size than the root sends: the operation fails on that rank
-/// (invalid_argument) and completes on the others (memory of a device: fails everywhere). In place: the root's `out`
-/// may be exactly its rows of `in`.
+/// Distributes rank `root`'s rows (of the first dimension) in the order of ranks. `splits` has the number of rows for
+/// each rank, 0 or more, and its sum is the number of rows; without splits every rank gets the same number. Only the
+/// root's `in` and `splits` are read (if they are wrong: invalid_argument at the call). Other ranks may give
+/// `std::nullopt` as the input. The type and the shape of a row agree everywhere; an output that is a scalar counts as
+/// one row. If an output has another size than what the root sends, the operation fails on that rank (invalid_argument)
+/// and completes on the others (memory of a device: fails everywhere). In place: the root's `out` may be exactly its
+/// rows of `in`.
 /// @{
 
 inline void scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root,
@@ -501,16 +502,15 @@ inline void scatter_into(const Group& group, std::string_view name, const std::o
 /// @}
 
 /// @name alltoall
-/// Every rank sends some of its rows (of the first dimension) to every other, and gets what the others send it, one
-/// after another in the order of ranks. Rows go in order: the first to rank 0, and so on. A scalar has no rows
-/// (invalid_argument).
+/// Every rank sends some of its rows (of the first dimension) to every rank. It receives the other ranks' rows in the
+/// order of ranks. Rows go in order: the first to rank 0, and so on. A scalar has no rows (invalid_argument).
 ///
-/// Without splits everybody gets the same number of rows: the shape is the same on all ranks, and its first dimension a
-/// multiple of their number. With splits, `splits[r]` rows go to rank r: one number a rank, none negative, together the
-/// first dimension (else: invalid_argument at the call). Splits, and with them the first dimension, may differ by rank;
-/// dtype and the other dimensions agree, and so does whether there are splits. They are copied by the call. How many
-/// rows came from each rank stands in `AlltoallResult::received_splits`. Without splits one exchange suffices; with
-/// them the ranks first tell each other how much will come.
+/// Without splits every rank gets the same number of rows: the shape is the same on all ranks, and its first dimension
+/// is a multiple of the number of ranks. With splits, `splits[r]` rows go to rank r: one number for each rank, none
+/// negative, whose sum is the first dimension (else: invalid_argument at the call). Splits, and with them the first
+/// dimension, may differ by rank; dtype and the other dimensions agree, and so does whether there are splits. They are
+/// copied by the call. `AlltoallResult::received_splits` has the number of rows that came from each rank. Without
+/// splits one exchange suffices; with them the ranks first tell each other how much will come.
 /// @{
 
 [[nodiscard]] inline AlltoallResult alltoall(ConstTensorView in, Span<const std::int64_t> splits = {},
@@ -531,8 +531,8 @@ inline void scatter_into(const Group& group, std::string_view name, const std::o
                                                            const AlltoallOptions& options = {}) {
   return Future<AlltoallResult>(start(current_context(), name, Call::alltoall(in, splits, options)));
 }
-/// Into memory of the caller, whose number of elements must be that of the result: without splits an error at the call
-/// when it is not; with splits the operation then fails on this rank (invalid_argument) and completes on the others.
+/// Into memory of the caller, which must have as many elements as the result. If it has not: without splits that is an
+/// error at the call; with splits the operation fails on this rank (invalid_argument) and completes on the others.
 inline void alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
                           const AlltoallOptions& options = {}) {
   run(current_context(), std::nullopt, Call::alltoall_into(in, out, splits, options));
@@ -613,7 +613,7 @@ inline void alltoall_into(const Group& group, std::string_view name, ConstTensor
   return Future<Tensor>(start(current_context(), name, Call::reduce_scatter(in, options)));
 }
 /// Into memory of the caller with as many elements as this rank's rows have (else: invalid_argument at the call). In
-/// place: `out` may be exactly this rank's rows of `in`; the rest of `in` is left alone.
+/// place: `out` may be exactly this rank's rows of `in`; the rest of `in` is not changed.
 inline void reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {}) {
   run(current_context(), std::nullopt, Call::reduce_scatter_into(in, out, options));
 }
@@ -665,8 +665,8 @@ inline void reduce_scatter_into(const Group& group, std::string_view name, Const
 /// @}
 
 /// @name barrier
-/// Completes when every rank has come. It is no fence: operations that this rank has started asynchronously may still
-/// be open when it completes, here and elsewhere; wait for their handles.
+/// Completes when every rank has called it. It is no fence: asynchronous operations may still be open when it
+/// completes, on this rank and on others; wait for their handles.
 /// @{
 
 inline void barrier(const BarrierOptions& options = {}) {
@@ -692,28 +692,28 @@ inline void barrier(const Group& group, const BarrierOptions& options = {}) {
 /// @}
 
 /// @name join
-/// This rank is out of data; the others go on. Returns when all ranks of the group have joined, with the rank of the
-/// group that joined last, which has what all others have missed:
+/// This rank is out of data; the others go on. Returns when all ranks of the group have joined. The result is the rank
+/// that joined last; it has made all steps, so the others take its parameters:
 ///
 ///     for (const Batch& batch : batches) train(batch);  // as many as there are on this rank
 ///     const int last = kolo::join();
 ///     kolo::broadcast_parameters(parameters, last);
 ///
-/// From its join to the end of it a rank is *absent*: what the others do in the group runs without it, and to the bit
-/// as if the group had the others alone (by NCCL but for what NCCL rounds): sums, minima, maxima and products of their
-/// tensors; averages over those that give something, or over all (`JoinOptions::counts_in_averages`); gathers of their
-/// rows; of a reduce_scatter an absent rank's rows get lost. Operations that this rank had in flight when it joined
-/// still include it. Its deadline counts from the last operation that the others have done.
+/// From its join until all have joined, a rank is *absent*: the group's operations run without it, bit for bit as if
+/// the group had only the other ranks (by NCCL except for its rounding). Averages are over the ranks that are present,
+/// or over all (`JoinOptions::counts_in_averages`). The rows of a reduce_scatter that an absent rank would get are
+/// lost. Operations that this rank had in flight when it joined still include it. The join's deadline counts from the
+/// last operation of the other ranks.
 ///
-/// What cannot do without an absent rank fails on the ranks that call it (`Error` invalid_argument), and the job goes
-/// on: a collective whose root is absent; an alltoall; a scatter; a group that names a rank which has joined the world;
-/// a product with prescale. After `join_async` a rank's own submissions fail likewise until its join has ended, but for
+/// An operation that needs an absent rank fails on the ranks that call it (`Error` invalid_argument), and the job goes
+/// on: a collective whose root is absent, an alltoall, a scatter, a new group of a rank that has joined the world, a
+/// product with prescale. After `join_async` a rank's own calls fail in the same way until its join has ended, except
 /// synchronous calls without a name, which wait for that end.
 ///
-/// A rank that shuts down while others have joined ends the join with an error on them (rank_lost), and what the group
-/// does later fails. Not inside a callback of `on_done` (`Error` invalid_argument). Thread-safe; each rank of the group
-/// joins once, and may join again when the join has ended. Where the others run nothing in the group for longer than
-/// `JoinOptions::timeout` and have not joined, that is a fatal error (timeout).
+/// If a rank shuts down while others have joined, the join fails on them (rank_lost), and so do later operations of the
+/// group. Must not be called inside a callback of `on_done` (`Error` invalid_argument). Thread-safe. Each rank of the
+/// group joins once, and may join again when the join has ended. If the ranks that have not joined run nothing in the
+/// group for longer than `JoinOptions::timeout`, that is a fatal error (timeout).
 /// @{
 
 KOLO_API int join(const Group& group, const JoinOptions& options = {});
@@ -725,8 +725,9 @@ inline int join(const JoinOptions& options = {}) { return join(current_context()
 
 /// @}
 
-/// Says that a training step ends here: what repeats from step to step is learned and frozen (docs/architecture.md,
-/// "plans"). `DistributedOptimizer::step()` calls it; programs without it may, once per step on every rank, or never.
+/// Tells Kolo that a training step ends here. If steps repeat, Kolo learns their batches and announces them more
+/// cheaply (a "plan", docs/architecture.md). `DistributedOptimizer::step()` calls it. A program without that class may
+/// call it once per step on every rank, or never.
 KOLO_API void end_step(const Group& group);
 inline void end_step() { end_step(current_context()); }
 

@@ -34,16 +34,16 @@ struct DistributedOptimizerOptions {
   int accumulation_steps = 1;
   /// Gradients are reduced as "<name>/<parameter>". Optimizers whose parameters share names need names of their own.
   std::string name = "gradients";
-  /// When a reduction is given up, a fatal error; `KOLO_TIMEOUT_S` when empty.
+  /// How long a reduction may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty.
   std::optional<std::chrono::nanoseconds> timeout;
   /// `DType::float16` or `DType::bfloat16`: float32 and float64 gradients travel as that type and are summed in
-  /// float32 (by NCCL: in that type); see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. Pays
-  /// where bytes are what takes the time: a slow network; inside a node gradients are reduced where they lie, which
-  /// costs less than rounding them.
+  /// float32 (by NCCL: in that type); see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. It helps
+  /// on a slow network. Inside a node it costs time: gradients are reduced where they lie, which costs less than
+  /// rounding them.
   std::optional<DType> send_gradients_as;
-  /// Of the gradients that wait to be reduced those of the first parameters go first, which the next forward pass needs
-  /// first: 16 priorities (`AllreduceOptions::priority`), from 16 for the first sixteenth of all bytes to 1. `step()`
-  /// waits for all of them all the same.
+  /// Whether waiting gradients of the first parameters are reduced before those of later ones, because the next forward
+  /// pass needs the first parameters first. Uses 16 priorities (`AllreduceOptions::priority`), from 16 for the first
+  /// sixteenth of all bytes down to 1. `step()` waits for all gradients in any case.
   bool first_layers_first = false;
 
   KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
@@ -54,21 +54,21 @@ struct DistributedOptimizerOptions {
   KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
 };
 
-/// The part of a `DistributedOptimizer` that knows no optimizer: when which gradient is reduced, and with what weight.
-/// For those who wrap another library's optimizer. One thread at a time; move-only (everything but destruction and
-/// assignment then throws `Error`, invalid_argument); must not outlive the memory of its gradients. Its context may be
-/// moved; once that is gone, or has been shut down, calls throw `Error`.
+/// The part of a `DistributedOptimizer` that decides when each gradient is reduced, and with what weight. It knows no
+/// optimizer; use it to wrap another library's. One thread at a time. Move-only; after a move, only destruction and
+/// assignment are allowed (else `Error`, invalid_argument). Must not outlive the memory of its gradients. Its context
+/// may be moved; once the context is destroyed or shut down, calls throw `Error`.
 ///
-/// Destruction. Nothing touches a gradient afterwards. A step whose gradients are being reduced is finished first, as
-/// `synchronize` would, but without its errors, so that other ranks need not wait for this one. While an exception
-/// unwinds nothing is waited for: if reductions are open, this rank's part of the job ends, as for any handle (see
-/// `Handle`), and the other ranks' operations fail.
+/// Destruction. Nothing touches a gradient afterwards. If gradients are being reduced, that is finished first, as by
+/// `synchronize` but without errors, so that other ranks need not wait for this one. If an exception destroys the
+/// object, nothing is waited for: open reductions end this rank's part of the job, as for any handle (see `Handle`),
+/// and the other ranks' operations fail.
 class KOLO_API GradientReducer {
  public:
-  /// Collective, and checked, as `broadcast_parameters`: every rank gives the same list and the same options. Throws
-  /// `Error`: mismatch, on every rank, when they disagree; invalid_argument for empty or repeated names, for a gradient
-  /// of another type or shape than its value, for options out of range, and for what no reduction can do (a null
-  /// gradient, an average of integers); duplicate_name when another reducer has a gradient of that name.
+  /// Collective, and checked as `broadcast_parameters`: every rank gives the same list and the same options. Throws
+  /// `Error`: mismatch, on every rank, if ranks disagree; invalid_argument for empty or repeated names, a gradient
+  /// whose type or shape differs from its value's, options out of range, a null gradient or an average of integers;
+  /// duplicate_name if another reducer has a gradient of that name.
   GradientReducer(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
   GradientReducer(GradientReducer&&) noexcept;
   GradientReducer& operator=(GradientReducer&&) noexcept;
@@ -78,14 +78,15 @@ class KOLO_API GradientReducer {
   void begin_micro_step(std::size_t samples);
   void gradient_ready(std::size_t index);
   bool synchronize();
-  /// `begin_micro_step` after the backward pass, for `step(samples)`: only where a step is one micro-step.
+  /// `begin_micro_step` after the backward pass, for `step(samples)`; only if a step is one micro-step.
   void give_samples_late(std::size_t samples);
 
-  /// Ends the micro-step: whether the optimizer is to step now, its gradients reduced.
+  /// Ends the micro-step. Returns whether the gradients have been reduced and the optimizer is to step now.
   [[nodiscard]] bool finish_micro_step();
-  /// Ends a step early, and reduces what there is: whether the optimizer is to step now.
+  /// Ends a step early, and reduces the gradients of its micro-steps so far. Returns whether the optimizer is to step
+  /// now.
   [[nodiscard]] bool flush();
-  /// Tells the engine that the step has ended; after the optimizer's own.
+  /// Tells the engine that the step has ended. Call it after the optimizer's own step.
   void end_step();
   /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
   /// (invalid_argument) while they are being reduced.
@@ -103,7 +104,7 @@ namespace detail {
 /// Throws `Error` (invalid_argument) unless both lists have the same values and gradients, in any order.
 KOLO_API void check_stepped(Span<const Parameter> given, Span<const Parameter> stepped);
 
-/// The same for an optimizer that tells what it steps; nothing for another.
+/// Calls `check_stepped` for an optimizer that has `parameters()`; does nothing for another.
 template <class Optimizer>
 auto check_stepped_by(const Optimizer& optimizer, Span<const Parameter> given, int)
     -> decltype(check_stepped(given, optimizer.parameters())) {
@@ -114,19 +115,19 @@ void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*gi
 }  // namespace detail
 
 /// Wraps anything that has `step()`. Every rank makes one at the same place, over the same parameters, before or after
-/// the broadcast, and runs the same number of micro-steps, or joins (`kolo::join`) when it has none left: then what
-/// follows is over the ranks that have not.
+/// the broadcast, and runs the same number of micro-steps. A rank that has fewer joins (`kolo::join`); later averages
+/// are over the ranks that have not joined.
 ///
-/// Every gradient counts in every step: one that a rank did not produce counts as what its memory holds, which is zero
-/// after `zero_grad()`. Afterwards all ranks hold bitwise the same gradients, and an optimizer that computes the same
-/// from the same keeps the parameters equal.
+/// Every gradient counts in every step. If a rank did not produce one, its memory counts as it is: zero after
+/// `zero_grad()`. After the reduction all ranks hold bitwise the same gradients, so a deterministic optimizer keeps the
+/// parameters equal.
 ///
-/// What is computed, with op average. Without samples: the mean over ranks and micro-steps, each counted alike. With
-/// samples (`begin_micro_step(samples)` before every backward pass, or `step(samples)`): the sum of samples x gradient
-/// over all ranks and micro-steps, divided by the sum of samples; that is the gradient of the mean loss over all rows
-/// of the step, if every backward pass adds that of the mean over its own rows, however uneven. The order of the
-/// arithmetic: with n samples in a micro-step, c in the last one before it that had any, N in the whole step, size
-/// ranks that have not joined,
+/// The result, with op average. Without samples it is the mean over ranks and micro-steps. With samples
+/// (`begin_micro_step(samples)` before every backward pass, or `step(samples)`) it is the sum of samples x gradient
+/// over all ranks and micro-steps, divided by the sum of samples. If every backward pass adds the gradient of the mean
+/// loss over its own rows, that is the gradient of the mean loss over all rows of the step. The order of the
+/// arithmetic, with n samples in a micro-step, c samples in the last micro-step before it that had any, N in the whole
+/// step, and `size` ranks that have not joined:
 ///
 ///     memory = memory x (c / n)                            before the micro-step, unless c = n
 ///     memory = memory + gradient                           the backward pass
@@ -137,17 +138,17 @@ void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*gi
 /// give. Ranks that disagree (some give samples and others none; without samples, other numbers of micro-steps) get an
 /// error on every rank, in the step in which they do (mismatch).
 ///
-/// Errors (`Error`): invalid_argument at the call that breaks a rule below, with nothing changed; else as any
-/// collective, from `gradient_ready`, `synchronize` and `step`. After those the gradients are undefined, the optimizer
-/// has not stepped, nothing is in flight, and the next micro-step begins a new step.
+/// Errors (`Error`): a call that breaks a rule below throws invalid_argument and changes nothing. `gradient_ready`,
+/// `synchronize` and `step` also throw what collectives throw; then the gradients are undefined, the optimizer has not
+/// stepped, nothing is in flight, and the next micro-step begins a new step.
 ///
-/// One thread at a time. The optimizer and the parameters' memory outlive this. Move-only. Its context, and its
-/// destruction, are as those of a `GradientReducer`.
+/// One thread at a time. The optimizer and the parameters' memory must outlive this. Move-only. For the context and
+/// destruction the rules of `GradientReducer` apply.
 template <class Optimizer>
 class DistributedOptimizer {
  public:
-  /// Throws `Error`: as `GradientReducer`; also invalid_argument when the optimizer has `parameters()` (as `Sgd` and
-  /// `AdamW`) and steps others than these, or with other memory. The calling thread's context is asked now and not
+  /// Throws `Error` as `GradientReducer`, and invalid_argument if the optimizer has `parameters()` (as `Sgd` and
+  /// `AdamW` have) and these differ from the list or use other memory. Uses the calling thread's context of now, also
   /// later.
   DistributedOptimizer(Optimizer& optimizer, Span<const Parameter> parameters, DistributedOptimizerOptions options = {})
       : DistributedOptimizer(current_context(), optimizer, parameters, std::move(options)) {}
@@ -174,9 +175,9 @@ class DistributedOptimizer {
   /// micro-step at most, in any order, which may differ by rank. An error for a parameter without gradient.
   void gradient_ready(std::size_t index) { reducer_.gradient_ready(index); }
 
-  /// Reduces what was not announced, last parameter first as a backward pass would, and waits for all. Returns true:
-  /// the gradients are those that `step()` will use, which will not reduce again; look at them or clip them now. Before
-  /// the last micro-step there is nothing to wait for: returns false.
+  /// Submits the gradients that were not announced, the last parameter first, as a backward pass would, and waits for
+  /// all. Returns true if the gradients are now those that `step()` will use (it does not reduce again): look at them
+  /// or clip them now. Returns false before the last micro-step, when there is nothing to wait for.
   bool synchronize() { return reducer_.synchronize(); }
 
   /// Ends the micro-step. The last one synchronizes, if that was not done, steps the optimizer, and returns true.
@@ -195,12 +196,12 @@ class DistributedOptimizer {
     return step();
   }
 
-  /// Ends a step early: reduces what the micro-steps since the last step have added up to, as the mean over these, and
-  /// steps the optimizer. For the end of an epoch, so that what is left over does not enter the next one. Collective,
-  /// between micro-steps: every rank calls it at the same place, whether it has anything left or not. Returns whether
-  /// the optimizer has stepped: false, on every rank, when no rank has anything left. Without samples all ranks must
-  /// have made the same number of micro-steps (mismatch, on every rank); with samples any number, none included.
-  /// `before_step` is called between the reduction and the step: to clip, say.
+  /// Ends a step early: reduces the gradients of the micro-steps since the last step, as their mean, and steps the
+  /// optimizer. Call it at the end of an epoch, so that leftover micro-steps do not enter the next one. Collective:
+  /// every rank calls it between micro-steps, at the same place, even if it has nothing left. Returns whether the
+  /// optimizer has stepped: false, on every rank, if no rank has anything left. Without samples all ranks must have
+  /// made the same number of micro-steps (else mismatch, on every rank); with samples any number, also none.
+  /// `before_step` is called between the reduction and the step, to clip, say.
   bool flush(const std::function<void()>& before_step = {}) {
     if (!reducer_.flush()) {
       return false;

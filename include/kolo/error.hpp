@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// What can go wrong, as values. What the world brings (a rank that died, a tensor nobody submitted, a wrong
-/// argument) is an `Error`; a broken invariant of Kolo's own aborts the process with a message instead.
+/// Errors. What can go wrong outside Kolo (a rank that died, a tensor that a rank did not submit, a wrong argument) is
+/// an `Error`. A broken invariant of Kolo's own aborts the process with a message.
 #ifndef KOLO_ERROR_HPP
 #define KOLO_ERROR_HPP
 
@@ -27,7 +27,7 @@ enum class ErrorCode : std::uint8_t {
   not_initialized = 5,   ///< no context: `init` was not called, or `shutdown` was. Retry: after `init`.
   invalid_setting = 6,   ///< a bad value in the environment or the options. Retry: `init` with a good one.
   timeout = 7,           ///< a deadline passed: a fatal error. Retry: no; save and leave.
-  rank_lost = 8,         ///< a process died or left: a fatal error. Retry: no; save and leave.
+  rank_lost = 8,         ///< another rank's process died, or left the job: a fatal error. Retry: no; save and leave.
   shut_down = 9,         ///< the engine was shut down before the operation ran. Retry: no.
   transport = 10,        ///< MPI, TCP or the system failed: a fatal error. Retry: no.
   user_exception = 11,   ///< a rank's own code threw and left the job: a fatal error. Retry: no.
@@ -41,7 +41,8 @@ inline constexpr int kErrorCodeCount = 16;
 /// The code's name as above: "rank_lost".
 KOLO_API std::string_view to_string(ErrorCode code) noexcept;
 /// Whether an operation that ends with this code ends the job, too: timeout, rank_lost, transport, user_exception.
-/// Every later call of its context fails with the same error then; save and leave. After all others the job goes on.
+/// Then every later call of its context fails with the same error: save and leave. After all other codes the job goes
+/// on.
 [[nodiscard]] KOLO_API bool is_fatal(ErrorCode code) noexcept;
 
 /// The outcome of an operation: `ok`, or a code and one sentence that names the tensor, what was given and what would
@@ -60,7 +61,7 @@ class Status {
   ErrorCode code_ = ErrorCode::ok;
 };
 
-/// What C++ callers see, at the call or at `wait()`. `what()` is "kolo: <sentence>".
+/// The exception that a call or `wait()` throws. `what()` is "kolo: <sentence>".
 class KOLO_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message);

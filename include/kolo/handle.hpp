@@ -26,22 +26,20 @@ class HandleState;
 struct HandleAccess;
 }  // namespace detail
 
-/// An operation that was started. Move-only. Dropping a handle neither waits nor cancels: the buffers must outlive the
-/// operation all the same. Different handles are independent. Of one handle `wait`, `wait_for`, `done`, `status`,
-/// `late_ranks`, `on_done` and `abandon` may be called by several threads at once; what changes the handle itself
-/// (moving, `detach`, its end) may not overlap with any of them.
+/// An operation that was started. Move-only. Destroying a handle neither waits nor cancels: the buffers must still
+/// outlive the operation. Different handles are independent. Several threads may call `wait`, `wait_for`, `done`,
+/// `status`, `late_ranks`, `on_done` and `abandon` of one handle at once. Moving, `detach` and destruction must not
+/// overlap with any of them.
 ///
-/// Exceptions. A handle that an exception destroys while its operation is open sees to it that no memory is touched
-/// afterwards, for the buffers probably go next. It cannot wait for ranks that may never come; so it ends this rank's
-/// part of the job: all operations of its context fail, here and on the other ranks, with user_exception. A world of
-/// one waits for the operation instead, and so does a rank that has been told that another one has left (`rank_lost`).
-/// Catch an exception that the job is to survive before it reaches an open handle,
-/// or `detach` the handle.
+/// Exceptions. If an exception destroys a handle whose operation is open, the buffers will probably be destroyed next,
+/// so no memory may be touched afterwards. The handle cannot wait for ranks that may never come. It therefore ends this
+/// rank's part of the job: all operations of its context fail, here and on the other ranks, with user_exception. A
+/// world of one waits for the operation instead, and so does a rank that knows that another one has left (`rank_lost`).
+/// If the job is to survive an exception, catch it before it reaches an open handle, or `detach` the handle.
 ///
-/// In a process that a rank has forked every call on an inherited handle throws `Error` (unsupported), and its end does
-/// nothing.
+/// In a forked child every call on an inherited handle throws `Error` (unsupported), and destroying it does nothing.
 ///
-/// A thread that waits drives the engine itself, so a wait costs no thread switch where the operation is quick.
+/// A thread that waits runs the engine itself, so a wait for a quick operation costs no thread switch.
 class KOLO_API Handle {
  public:
   Handle() noexcept = default;
@@ -64,14 +62,13 @@ class KOLO_API Handle {
   /// False for a default-constructed or moved-from handle; every other member then throws `Error` (invalid_argument).
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
 
-  /// Returns when the operation has completed; throws its `Error` when it failed, then and at every later call. Never
-  /// waits longer than the operation's deadline (`KOLO_TIMEOUT_S`, or the call's own), which is a fatal error.
-  /// Must not be called inside a callback (`Error` invalid_argument).
+  /// Returns when the operation has completed. If it failed, throws its `Error`, also at every later call. Never waits
+  /// longer than the operation's deadline (`KOLO_TIMEOUT_S`, or the call's own), which is a fatal error. Must not be
+  /// called inside a callback (`Error` invalid_argument).
   void wait();
 
-  /// As `wait`, but gives up after `duration` and returns false; that is no error, and the operation goes on, with its
-  /// buffers: who wants these back calls `abandon`. Any
-  /// duration: `std::chrono::hours::max()` waits as long as `wait` does, a negative one not at all.
+  /// As `wait`, but returns false after `duration`. That is no error: the operation goes on and uses its buffers
+  /// (`abandon` ends it). `std::chrono::hours::max()` waits as long as `wait` does; a negative duration does not wait.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> duration) {
     return wait_for_ns(detail::to_nanoseconds(duration));
@@ -83,33 +80,33 @@ class KOLO_API Handle {
   /// The outcome without an exception; empty while the operation is open. Does not wait.
   [[nodiscard]] std::optional<Status> status() const;
 
-  /// Which ranks of the group have not made this call yet: asks all nodes, and waits for their answer for `patience` at
-  /// most. Empty: all have, or nobody knows in time, or the operation is done, or is a message or a join. Ranks of the
-  /// group, ascending. It costs a question to every node, so it is for a wait that has lasted too long, to say why.
+  /// Which ranks of the group have not made this call yet, ascending. Asks all nodes, and waits for their answers for
+  /// `patience` at most. Empty if all ranks have made it, if no answer came in time, if the operation is done, or if it
+  /// is a message or a join. It costs a question to every node: use it to explain a wait that has lasted too long.
   /// Throws `Error` (invalid_argument) inside a callback.
   template <class Rep, class Period>
   [[nodiscard]] std::vector<int> late_ranks(std::chrono::duration<Rep, Period> patience) const {
     return late_ranks_ns(detail::to_nanoseconds(patience));
   }
 
-  /// Calls `callback` once, when the operation has completed or failed: at once on this thread when it already has,
-  /// else on the thread that drives the engine then (the background thread, or one that waits). It must be short and
-  /// must not wait for a Kolo operation nor shut the context down (`Error` invalid_argument there); starting operations
-  /// is fine, with their `Context` where it is not the process's own (no context is bound to the thread that calls
-  /// back). `wait` may return before the callback has run: what the callback refers to must outlive the callback, not
-  /// only the wait. Kolo holds no lock while it calls it, nor while it destroys what it has captured. An exception that
-  /// leaves it is logged as an error and dropped.
+  /// Calls `callback` once, when the operation has completed or failed: immediately on this thread if it already has,
+  /// else on the thread that runs the engine then (the background thread, or one that waits). The callback must be
+  /// short. It must not wait for a Kolo operation or shut the context down (`Error` invalid_argument); it may start
+  /// operations, and names their `Context` unless it is the process's own (no context is bound to the calling thread).
+  /// `wait` may return before the callback has run, so what the callback refers to must outlive the callback. Kolo
+  /// holds no lock while it calls the callback or destroys its captures. An exception that leaves it is logged as an
+  /// error and dropped.
   void on_done(std::function<void(const Status&)> callback);
 
-  /// Ends the operation, for the caller wants its buffers back whatever the other ranks do: when this returns the
-  /// operation is done, and nothing touches them any more. An operation that completes meanwhile has succeeded. Else a
-  /// message fails alone, here with user_exception and this sentence, and on the other side with an error of its own.
-  /// Any other operation cannot end alone, because other ranks may be in the middle of it: it ends this rank's part of
-  /// the job as an exception does (above), and the sentence holds `reason`. No rank gets a result of what is written
-  /// into the buffers afterwards. Returns within seconds. Nothing happens to an operation that is done.
+  /// Ends the operation, so that the caller can use its buffers again whatever the other ranks do. When this returns,
+  /// the operation is done, and nothing touches the buffers any more. If the operation completes meanwhile, it has
+  /// succeeded. Otherwise a message fails alone: here with user_exception and `reason`, on the other side with an error
+  /// of its own. Any other operation cannot end alone, because other ranks may be in the middle of it: this rank's part
+  /// of the job ends as by an exception (above), and the error's sentence contains `reason`. No rank gets a result of
+  /// what is written into the buffers afterwards. Returns within seconds. Does nothing if the operation is done.
   void abandon(const std::string& reason);
 
-  /// Lets go of the operation, and makes the handle empty: the buffers will outlive it, whatever becomes of the handle.
+  /// Makes the handle empty. The operation goes on, and the caller keeps its buffers until it has ended.
   void detach() noexcept;
 
  private:
@@ -130,7 +127,7 @@ KOLO_API void wait_all(Span<const Handle> handles);
 namespace detail {
 KOLO_API void wait_all(Span<const Handle* const> handles);
 }  // namespace detail
-/// The same for a vector (or array) of futures, whose results `get` then has at once.
+/// The same for a vector (or array) of futures; `get` then returns without waiting.
 template <
     class Futures, class Future = std::remove_pointer_t<detail::DataOf<const Futures&>>,
     class = std::enable_if_t<std::is_base_of_v<Handle, Future> && !std::is_same_v<Handle, std::remove_const_t<Future>>>>
@@ -150,7 +147,7 @@ template <>
 class KOLO_API Future<Tensor> : public Handle {
  public:
   using Handle::Handle;
-  /// Of a started call (call.hpp) that owns such a result.
+  /// For a started call (call.hpp) that owns such a result.
   explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
   /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
   [[nodiscard]] Tensor get();
@@ -170,7 +167,7 @@ template <>
 class KOLO_API Future<AlltoallResult> : public Handle {
  public:
   using Handle::Handle;
-  /// Of a started call (call.hpp) that owns such a result.
+  /// For a started call (call.hpp) that owns such a result.
   explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
   /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
   [[nodiscard]] AlltoallResult get();

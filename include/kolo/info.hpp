@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Looking: what this build is, what this job runs on, and what the engine has done.
+/// Information: what this build contains, how this job runs, and what the engine has done.
 #ifndef KOLO_INFO_HPP
 #define KOLO_INFO_HPP
 
@@ -17,12 +17,12 @@ namespace kolo {
 /// "0.2.0".
 [[nodiscard]] KOLO_API const char* version() noexcept;
 
-/// What this library was built with; empty strings for what was left out.
+/// The libraries and compiler of this build; an empty string for a part that was left out.
 struct BuildInfo {
   std::string version;
   std::string compiler;  ///< "GCC 12.2.0"
   std::string mpi;       ///< "Open MPI v4.1.4"
-  std::string ucx;       ///< "UCX 1.13": whose headers; the library is loaded when it is wanted
+  std::string ucx;       ///< "UCX 1.13": the version of the headers; the library is loaded when it is needed
   std::string cuda;      ///< "CUDA 13.0, NCCL 2.28.9"; empty: this build has no CUDA part
   std::string simd;      ///< the instruction set that the CPU kernels use here: "AVX3"
 };
@@ -48,53 +48,55 @@ struct Setting {
 [[nodiscard]] KOLO_API std::string describe(const Group& group);
 [[nodiscard]] inline std::string describe() { return describe(current_context()); }
 
-/// Counters since the context was made; they only rise, but for what says otherwise. All of this rank alone.
+/// Counters of this rank since the context was made. They only rise, unless their comment says otherwise.
 struct Metrics {
-  std::uint64_t submissions = 0;       ///< requests (a group counts once)
-  std::uint64_t signatures_sent = 0;   ///< submissions published whole: none, once steps repeat
+  std::uint64_t submissions = 0;       ///< requests (a grouped call counts once)
+  std::uint64_t signatures_sent = 0;   ///< submissions published with their whole signature; none once steps repeat
   std::uint64_t counts_published = 0;  ///< submissions published as one count
   std::uint64_t log_entries = 0;       ///< read from the log
-  std::uint64_t log_bytes = 0;         ///< of these entries
+  std::uint64_t log_bytes = 0;         ///< bytes of these entries
   std::uint64_t batches = 0;           ///< executed
-  std::uint64_t planned_batches = 0;   ///< of these, announced by a plan's short entry
-  /// The sum, over the batches since the last end_step, of a hash of each one's members in order: equal digests, equal
-  /// batches, whatever the order in which they became ready.
+  std::uint64_t planned_batches = 0;   ///< of `batches`: announced by a plan's short entry
+  /// A hash of the batches since the last end_step and of their members. Equal digests mean equal batches, in whatever
+  /// order they became ready.
   std::uint64_t batch_digest = 0;
   std::uint64_t last_step_digest = 0;   ///< the digest of the step that ended last
   std::uint64_t last_step_batches = 0;  ///< how many batches it had
-  std::uint64_t plans = 0;              ///< defined
+  std::uint64_t plans = 0;              ///< plans learned
   std::uint64_t plans_voided = 0;
   std::uint64_t tensors = 0;   ///< reduced, gathered or broadcast
-  std::uint64_t bytes = 0;     ///< payload of these (this rank's contribution)
+  std::uint64_t bytes = 0;     ///< their bytes (this rank's contribution)
   std::uint64_t failures = 0;  ///< handles that failed
   std::uint64_t mismatches = 0;
   std::uint64_t stalls = 0;               ///< stall warnings
   std::uint64_t control_frames_sent = 0;  ///< over TCP, by this rank as a leader
   std::uint64_t control_frames_received = 0;
   std::uint64_t control_bytes_sent = 0;
-  std::uint64_t messages_posted = 0;    ///< to the leader, through shared memory
+  std::uint64_t messages_posted = 0;    ///< control messages to the leader, through shared memory
   std::uint64_t sleeps = 0;             ///< how often the background thread went to sleep
-  std::uint64_t wakeups_sent = 0;       ///< to peers that slept
-  std::uint64_t driven_by_waiters = 0;  ///< completions found by a thread that waited
+  std::uint64_t wakeups_sent = 0;       ///< wake-ups sent to peers that slept
+  std::uint64_t driven_by_waiters = 0;  ///< operations completed by a thread that waited
   std::uint64_t driven_by_background = 0;
-  std::uint64_t pushes = 0;  ///< how often some rank was starved of what another node's transport might hold back
-  std::uint64_t bytes_in_place = 0;  ///< of `bytes`, reduced where they lay, in a GradientArena, without a copy
+  std::uint64_t pushes = 0;  ///< how often a rank waited for data of another node for so long that all ranks were asked
+                             ///< to move their transports
+  std::uint64_t bytes_in_place = 0;  ///< of `bytes`: reduced in a GradientArena, without a copy
   std::uint64_t shortcuts = 0;       ///< submissions that avoided the log: unnamed calls on one node
-  // Of messages between two ranks, those to itself included, that were not given up. A short one counts as sent before
-  // it is received.
+  // Messages between two ranks, also from a rank to itself, without those that were cancelled or expired. A short
+  // message counts as sent before it is received.
   std::uint64_t messages_sent = 0;
   std::uint64_t message_bytes_sent = 0;
   std::uint64_t messages_received = 0;
   std::uint64_t message_bytes_received = 0;
-  // What is used on the GPU, by way of NCCL or of pinned memory. All 0 until it is.
-  std::uint64_t device_slot_bytes = 0;   ///< of fusion buffers; constant once they are there
-  std::uint64_t device_arena_bytes = 0;  ///< of arenas that are there now: falls when one is gone
+  // Use of the GPU, by NCCL or through pinned memory; 0 without GPU tensors.
+  std::uint64_t device_slot_bytes = 0;   ///< bytes of fusion buffers; constant once they are allocated
+  std::uint64_t device_arena_bytes = 0;  ///< bytes of arenas now; falls when an arena is gone
   std::uint64_t device_communicators = 0;
   std::uint64_t device_batches = 0;
-  std::uint64_t device_steps = 0;           ///< what batches were cut into: each fills one fusion buffer at most
-  std::uint64_t device_bytes_packed = 0;    ///< copied into fusion buffers, and as many out of them
-  std::uint64_t device_bytes_in_place = 0;  ///< that collectives read and wrote where they lay, arenas included
-  /// Those for NCCL (or, staged, for the CPU): all-reduces and their like; each send and each receive.
+  std::uint64_t device_steps = 0;           ///< the steps into which batches were cut; each fills at most one fusion
+                                            ///< buffer
+  std::uint64_t device_bytes_packed = 0;    ///< bytes copied into fusion buffers; the same number is copied out
+  std::uint64_t device_bytes_in_place = 0;  ///< bytes that collectives read and wrote in place, arenas included
+  /// Calls of NCCL (or, staged, of the CPU's backend): collectives, and each send and each receive.
   std::uint64_t device_calls = 0;
 };
 [[nodiscard]] KOLO_API Metrics metrics(const Group& group);

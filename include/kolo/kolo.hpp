@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// All of Kolo that needs nothing but the standard library. Adapters are apart: kolo/mpi.hpp, kolo/cuda.hpp,
-/// kolo/libtorch.hpp; kolo/config.hpp says which of them there are.
+/// All of Kolo that needs only the standard library. The adapters kolo/mpi.hpp, kolo/cuda.hpp and kolo/libtorch.hpp are
+/// included separately; kolo/config.hpp says which of them this build has.
 ///
 /// @mainpage
-/// - Life and place: kolo::Session, kolo::init, kolo::shutdown, kolo::run_local, kolo::Context, kolo::Group;
-///   kolo::rank, kolo::size and so on (context.hpp)
-/// - Collectives, and what holds for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp; collectives
-///   as values, to prepare any of them, or to make several as one: kolo::Call (call.hpp); uneven data: kolo::join
+/// - Start, end and place in the job: kolo::Session, kolo::init, kolo::shutdown, kolo::run_local, kolo::Context,
+///   kolo::Group; kolo::rank, kolo::size and so on (context.hpp)
+/// - Collectives, and the rules for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp; prepared and
+///   grouped calls: kolo::Call (call.hpp); uneven data: kolo::join
 /// - From one rank to another: kolo::send, kolo::recv (point_to_point.hpp)
 /// - Training: training.hpp, with kolo::DistributedOptimizer, kolo::DistributedSampler, kolo::broadcast_parameters
 /// - Gradients that are reduced where they lie: kolo::GradientArena
 /// - Tensors are views of the caller's memory: kolo::TensorView, kolo::view (types.hpp)
-/// - What may go wrong: kolo::Error, kolo::ErrorCode
-/// - Looking: kolo::describe, kolo::settings, kolo::metrics (info.hpp); kolo::devices; kolo::Options::log_sink
+/// - Errors: kolo::Error, kolo::ErrorCode
+/// - Information: kolo::describe, kolo::settings, kolo::metrics (info.hpp); kolo::devices; kolo::Options::log_sink
 /// - For programs that have MPI: kolo::mpi::bootstrap
 #ifndef KOLO_KOLO_HPP
 #define KOLO_KOLO_HPP

@@ -12,13 +12,14 @@
 ///
 /// The loop stays as it was: `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`.
 ///
-/// Tensors may lie on a CUDA device where LibTorch and Kolo were built with CUDA: collectives begin behind what
-/// LibTorch's current stream was given. Where results are waited for it is the host that waits, `TensorHandle::wait`
-/// apart.
+/// If LibTorch and Kolo were built with CUDA, tensors may lie on a CUDA device. A collective begins after the work that
+/// LibTorch's current stream was given before the call. A call that waits makes the host wait, except
+/// `TensorHandle::wait`.
 ///
-/// Link `kolo::libtorch`. What is not given a context uses the calling thread's, as everywhere in Kolo. Errors are
-/// `kolo::Error`s; LibTorch's own pass as they are. Not supported, and an error that says so: sparse gradients,
-/// backward passes that are themselves differentiated (`create_graph`), gradients through collectives, LBFGS.
+/// Link `kolo::libtorch`. Calls without a context use the calling thread's, as everywhere in Kolo. Errors are
+/// `kolo::Error`s; LibTorch's own exceptions pass unchanged. Not supported, and an error that says so: sparse
+/// gradients, backward passes that are themselves differentiated (`create_graph`), gradients through collectives,
+/// LBFGS.
 #ifndef KOLO_LIBTORCH_HPP
 #define KOLO_LIBTORCH_HPP
 
@@ -57,12 +58,12 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// A module's parameters and its buffers, as `module.named_parameters()` and `named_buffers()` name them, each behind
 /// `prefix`. A tensor that several modules share comes once, under its first name. For programs with several modules:
-/// put the lists one behind the other, with prefixes that keep the names apart.
+/// concatenate the lists, with prefixes that keep the names apart.
 [[nodiscard]] KOLO_API NamedTensors named_parameters(const torch::nn::Module& module, const std::string& prefix = "");
 [[nodiscard]] KOLO_API NamedTensors named_buffers(const torch::nn::Module& module, const std::string& prefix = "");
 
 /// Copies rank `root`'s parameters and buffers to every rank. Collective, and checked as `kolo::broadcast_parameters`:
-/// ranks whose models differ are told which entry does, and who has what.
+/// if models differ, the error says in which entry, and which rank has what.
 KOLO_API void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root = 0);
 inline void broadcast_parameters(const torch::nn::Module& module, int root = 0) {
   broadcast_parameters(current_context(), module, root);
@@ -72,17 +73,17 @@ inline void broadcast_parameters(const NamedTensors& tensors, int root = 0) {
   broadcast_parameters(current_context(), tensors, root);
 }
 
-/// The same for the buffers alone (running means and the like), which every rank computes from its own batches.
+/// The same for the buffers only (running means, for example), which every rank computes from its own batches.
 KOLO_API void broadcast_buffers(const Group& group, const torch::nn::Module& module, int root = 0);
 inline void broadcast_buffers(const torch::nn::Module& module, int root = 0) {
   broadcast_buffers(current_context(), module, root);
 }
 
-/// Copies rank `root`'s optimizer state (momenta, step counts) and options (learning rates) to every rank. For a run
-/// that goes on from a checkpoint which one rank has read. Optimizers are of the same class, with the same groups of
-/// parameters; any class will do whose state and options can be saved: SGD, Adam, AdamW, RMSprop and Adagrad can.
-/// Collective. Throws `Error`: mismatch, on every rank, when optimizers differ; unsupported, on every rank, when the
-/// root's cannot be saved; else as any collective.
+/// Copies rank `root`'s optimizer state (momenta, step counts) and options (learning rates) to every rank. Use it in a
+/// run that goes on from a checkpoint which one rank has read. Optimizers must be of the same class, with the same
+/// groups of parameters; any class will do whose state and options can be saved: SGD, Adam, AdamW, RMSprop and Adagrad
+/// can. Collective. Throws `Error`: mismatch, on every rank, when optimizers differ; unsupported, on every rank, when
+/// the root's cannot be saved; else as any collective.
 KOLO_API void broadcast_optimizer_state(const Group& group, torch::optim::Optimizer& optimizer, int root = 0);
 inline void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root = 0) {
   broadcast_optimizer_state(current_context(), optimizer, root);
@@ -117,14 +118,14 @@ struct DistributedOptimizerOptions {
   int accumulation_steps = 1;
   /// Gradients are reduced as "<name>/<parameter>". Optimizers whose parameters share names need names of their own.
   std::string name = "gradients";
-  /// When a reduction is given up, a fatal error; `KOLO_TIMEOUT_S` when empty.
+  /// How long a reduction may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty.
   std::optional<std::chrono::nanoseconds> timeout;
   /// Whether every step ends with `broadcast_buffers` from rank 0. Needs a module.
   bool broadcast_buffers = false;
   /// `DType::float16` or `DType::bfloat16`: float32 and float64 gradients travel as that type and are summed in
-  /// float32 (by NCCL: in that type); see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. Pays
-  /// where bytes are what takes the time: a slow network; inside a node gradients are reduced where they lie, which
-  /// costs less than rounding them.
+  /// float32 (by NCCL: in that type); see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. It helps
+  /// on a slow network. Inside a node it costs time: gradients are reduced where they lie, which costs less than
+  /// rounding them.
   std::optional<DType> send_gradients_as;
   /// As that of `kolo::DistributedOptimizerOptions`.
   bool first_layers_first = false;
@@ -143,27 +144,28 @@ struct DistributedOptimizerOptions {
 ///
 /// Every rank makes one at the same place in its program, over the same model, before or after the broadcast, and runs
 /// the same number of steps. It covers the parameters that the optimizer steps; each must have a name in the module (or
-/// in the list given). A parameter that several modules share, or that is used several times, is reduced once; one that
-/// does not require a gradient is left alone; one that a rank has not used counts there as zero.
+/// in the list given). A parameter that several modules share, or that is used several times, is reduced once. A
+/// parameter that does not require a gradient is not touched. If a rank has not used a parameter, its gradient there
+/// counts as zero.
 ///
 /// Gradients live in memory of Kolo's (`GradientArena`), and are zero rather than undefined: `parameter.grad()` is
-/// always defined, and stays the same tensor from step to step. One that the program replaces or resets is copied back
-/// during the next backward pass.
+/// always defined, and stays the same tensor from step to step. If the program replaces or resets it, the next backward
+/// pass copies it back.
 ///
-/// Errors (`Error`) leave `backward()` (which rethrows what the hooks throw), `synchronize()` and `step()` as they are:
-/// invalid_argument and unsupported with nothing changed; else as any collective, after which the gradients are
-/// undefined, the optimizer has not stepped, nothing is in flight, and the next backward pass begins a new step.
+/// `backward()` (which rethrows what the hooks throw), `synchronize()` and `step()` throw `Error`: invalid_argument and
+/// unsupported with nothing changed; or what collectives throw, and then the gradients are undefined, the optimizer has
+/// not stepped, nothing is in flight, and the next backward pass begins a new step.
 ///
 /// One thread at a time, `backward()` included. The optimizer and the module outlive this. Its context may be moved;
-/// once that is gone, or has been shut down, calls throw `Error`. Destruction removes the hooks, and leaves the
-/// gradients to whoever holds them; if they are being reduced then, it is as that of `kolo::GradientReducer`.
-/// Move-only; one that was moved from throws `Error` (invalid_argument).
+/// once that is gone, or has been shut down, calls throw `Error`. Destruction removes the hooks; gradients live as long
+/// as a tensor refers to them. If gradients are being reduced, the rules of `kolo::GradientReducer` apply. Move-only; a
+/// moved-from object throws `Error` (invalid_argument).
 class KOLO_API DistributedOptimizer {
  public:
-  /// Collective. Throws `Error`: mismatch, on every rank, when models or options differ (the first parameter that does,
-  /// and who has what: a missing one, another shape, type, layout or order); invalid_argument when the optimizer steps
-  /// a parameter that has no name here, for options out of range, and for LBFGS (unsupported); duplicate_name when
-  /// another optimizer of this name has a parameter of the same name.
+  /// Collective. Throws `Error`: mismatch, on every rank, if models or options differ (the sentence names the first
+  /// parameter that differs and which rank has what); invalid_argument if the optimizer steps a parameter that has no
+  /// name here, and for options out of range; unsupported for LBFGS; duplicate_name when another optimizer of this name
+  /// has a parameter of the same name.
   DistributedOptimizer(torch::optim::Optimizer& optimizer, torch::nn::Module& module,
                        const DistributedOptimizerOptions& options = {});
   DistributedOptimizer(torch::optim::Optimizer& optimizer, NamedTensors parameters,
@@ -181,24 +183,26 @@ class KOLO_API DistributedOptimizer {
   /// with and without accumulation. An error while gradients are being reduced.
   void zero_grad(bool set_to_none = false);
 
-  /// Says how many samples the micro-step has on this rank, where batches differ: before the backward pass, in every
-  /// micro-step or none, on every rank or none. See `kolo::DistributedOptimizer`, which says what is computed.
+  /// Says how many samples the micro-step has on this rank, if batches have different sizes. Call it before the
+  /// backward pass, in every micro-step or none, on every rank or none. See `kolo::DistributedOptimizer`, which says
+  /// what is computed.
   void begin_micro_step(std::size_t samples);
 
-  /// Waits until every gradient has been reduced. Returns true: they are those that `step()` will use; look at them or
-  /// clip them now. Before the last micro-step there is nothing to wait for: returns false.
+  /// Waits until every gradient has been reduced. Returns true if the gradients are now those that `step()` will use:
+  /// look at them or clip them now. Returns false before the last micro-step, when there is nothing to wait for.
   bool synchronize();
 
   /// Ends the micro-step. The last one synchronizes, if that was not done, steps the optimizer, and returns true.
   bool step();
-  /// The same around a closure that computes the loss and its gradients, called once; returns the loss.
+  /// The same with a closure that computes the loss and its gradients. The closure is called once; its loss is
+  /// returned.
   at::Tensor step(const torch::optim::Optimizer::LossClosure& closure);
 
-  /// Ends a step early, as `kolo::DistributedOptimizer::flush`: for what is left over at the end of an epoch.
+  /// Ends a step early, as `kolo::DistributedOptimizer::flush`, with the micro-steps left over at the end of an epoch.
   bool flush(const std::function<void()>& before_step = {});
 
-  /// While one of these lives, backward passes add to the gradients and nothing is reduced; the first pass without
-  /// reduces the sum. `step()`, `synchronize()` and `flush()` are errors meanwhile. The average is over ranks alone.
+  /// While a NoSync exists, backward passes add to the gradients, and nothing is reduced. The first pass after it
+  /// reduces the sum, averaged over ranks only. `step()`, `synchronize()` and `flush()` are errors meanwhile.
   class KOLO_API NoSync {
    public:
     NoSync(NoSync&& other) noexcept;
@@ -212,16 +216,16 @@ class KOLO_API DistributedOptimizer {
   };
   [[nodiscard]] NoSync no_sync();
 
-  /// Adds a group of parameters to the optimizer, and takes them in. Their names come from the module, or are given.
+  /// Adds a group of parameters to the optimizer and to this. Their names come from the module, or are given.
   /// Collective, between steps; otherwise as the constructor.
   void add_param_group(const torch::optim::OptimizerParamGroup& group, const NamedTensors& names = {});
 
-  /// Looks at the optimizer and the module again: for parameters that were added to them, frozen or thawed, moved to
-  /// another device or type. `step()` says so (invalid_argument) when that was forgotten. Collective, between steps;
-  /// otherwise as the constructor.
+  /// Reads the parameters from the optimizer and the module again. Call it after parameters were added, frozen,
+  /// unfrozen, or moved to another device or type; otherwise the next `step()` throws invalid_argument. Collective,
+  /// between steps; otherwise as the constructor.
   void rebuild();
 
-  /// Of this step's gradients: how many have been handed over to be reduced, and how many of those have been.
+  /// How many of this step's gradients have been submitted, and how many of those have been reduced.
   [[nodiscard]] std::size_t started() const;
   [[nodiscard]] std::size_t finished() const;
 
@@ -232,16 +236,16 @@ class KOLO_API DistributedOptimizer {
 };
 
 /// @name tensors
-/// Kolo's collectives on tensors. In-place calls take any tensor, views and strides included, but for asynchronous
-/// ones, whose tensor must be contiguous. Types as `kolo::DType` (complex tensors count as pairs of reals). A tensor
-/// that autograd would have to follow (one with a grad_fn) is an error (unsupported): detach it.
+/// Kolo's collectives on tensors. In-place calls take any tensor, views and strides included; asynchronous calls need a
+/// contiguous tensor. Types as `kolo::DType` (complex tensors count as pairs of reals). A tensor that autograd would
+/// have to follow (one with a grad_fn) is an error (unsupported): detach it.
 /// @{
 
 /// A tensor's memory, which must be contiguous, for calls that take views. Owns nothing.
 [[nodiscard]] KOLO_API TensorView view(const at::Tensor& tensor);
 
-/// An operation on a tensor that was started: holds the tensor, so that its memory lasts until the operation has ended,
-/// also when this is dropped. Otherwise as `kolo::Handle`.
+/// A started operation on a tensor. It holds the tensor, so that the memory lasts until the operation has ended, even
+/// if this object is destroyed before. Otherwise as `kolo::Handle`.
 class KOLO_API TensorHandle {
  public:
   TensorHandle(Handle handle, at::Tensor tensor) noexcept;
@@ -250,8 +254,8 @@ class KOLO_API TensorHandle {
   ~TensorHandle();
 
   [[nodiscard]] bool done() const { return handle_.done(); }
-  /// Waits, and returns the tensor. Throws the operation's `Error`. Of a CUDA tensor it is not the host that waits for
-  /// the device but LibTorch's current stream; a failure after that is told by the next call.
+  /// Waits, and returns the tensor. Throws the operation's `Error`. For a CUDA tensor LibTorch's current stream waits
+  /// for the device, and the host does not; a later failure is thrown by the next call.
   at::Tensor wait();
 
  private:
@@ -280,20 +284,21 @@ inline void broadcast(const at::Tensor& inout, int root, const BroadcastOptions&
                                                   const BroadcastOptions& options = {}) {
   return broadcast_async(current_context(), name, inout, root, options);
 }
-/// Everyone's tensor one after another along the first dimension, in a new tensor.
+/// All ranks' tensors, concatenated along the first dimension, in a new tensor.
 [[nodiscard]] KOLO_API at::Tensor allgather(const Group& group, const at::Tensor& in,
                                             const AllgatherOptions& options = {});
 [[nodiscard]] inline at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options = {}) {
   return allgather(current_context(), in, options);
 }
-/// Some rows (of the first dimension) to every rank, as `kolo::alltoall`; what the others sent, in a new tensor.
+/// Sends some rows (of the first dimension) to every rank, as `kolo::alltoall`; returns the received rows in a new
+/// tensor.
 [[nodiscard]] KOLO_API at::Tensor alltoall(const Group& group, const at::Tensor& in,
                                            Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
 [[nodiscard]] inline at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits = {},
                                          const AlltoallOptions& options = {}) {
   return alltoall(current_context(), in, splits, options);
 }
-/// This rank's rows of what allreduce would give, as `kolo::reduce_scatter`, in a new tensor.
+/// This rank's rows of allreduce's result, as `kolo::reduce_scatter`, in a new tensor.
 [[nodiscard]] KOLO_API at::Tensor reduce_scatter(const Group& group, const at::Tensor& in,
                                                  const ReduceScatterOptions& options = {});
 [[nodiscard]] inline at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options = {}) {
@@ -325,7 +330,7 @@ Argument argument_of(void (Class::*)(Argument));
 class KOLO_API DistributedSampler : public torch::data::samplers::Sampler<> {
  public:
   using Base = torch::data::samplers::Sampler<>;
-  /// std::optional or LibTorch's own, as its version has it.
+  /// std::optional or LibTorch's own optional, depending on its version.
   using Batch = decltype(std::declval<Base&>().next(std::size_t{}));
   using NewSize = decltype(detail::argument_of(&Base::reset));
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// What Kolo says about itself: levels, records, and where they go. By default one line a record on standard error.
+/// Kolo's log: levels, records, and sinks. By default each record is a line on standard error.
 #ifndef KOLO_LOG_HPP
 #define KOLO_LOG_HPP
 
@@ -30,7 +30,7 @@ KOLO_API std::string_view to_string(LogLevel level) noexcept;
 /// The inverse of `to_string`, which also takes "fatal" (Horovod's word) for `off`; empty when the name is unknown.
 KOLO_API std::optional<LogLevel> parse_log_level(std::string_view name) noexcept;
 
-/// One thing said. `rank` is -1 until the rank is known.
+/// One record. `rank` is -1 until the rank is known.
 struct LogRecord {
   LogLevel level = LogLevel::info;
   std::chrono::system_clock::time_point time;
@@ -38,9 +38,9 @@ struct LogRecord {
   std::string message;  ///< one line or more, without the final newline
 };
 
-/// Takes the records of one context. Called from any thread, by one at a time; what it throws is dropped. A record that
-/// it causes itself goes to standard error. It may call Kolo, but must not wait for an operation nor shut the context
-/// down.
+/// Receives the records of one context. Called from any thread, one call at a time; exceptions that it throws are
+/// dropped. A record that it causes itself goes to standard error. It may call Kolo, but must not wait for an operation
+/// nor shut the context down.
 using LogSink = std::function<void(const LogRecord&)>;
 
 /// The line that the default sink writes, with its newline: "[kolo 3 warning 14:03:27.012] message", in local time.

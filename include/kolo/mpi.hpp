@@ -13,20 +13,21 @@
 
 namespace kolo::mpi {
 
-/// The ranks of `communicator` as the world of a `Context`, in its order:
+/// Makes the ranks of `communicator`, in its order, the world of a `Context`:
 ///
 ///     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
 ///     kolo::Context context(kolo::mpi::bootstrap(my_communicator));
 ///
-/// Collective over the communicator, which is duplicated: the program may use or free its own meanwhile. MPI stays the
-/// program's to finalise, after the context has gone. Any thread level works. Below MPI_THREAD_MULTIPLE UCX must carry
-/// data between nodes, or making the context fails (`Error` unsupported, on every rank). This call and the making of
-/// the context call MPI on the calling thread: with MPI_THREAD_SINGLE and FUNNELED it must be the thread that
-/// initialised MPI (else `Error` unsupported), and with MPI_THREAD_SERIALIZED no other thread may be in MPI meanwhile.
-/// Below MPI_THREAD_MULTIPLE nothing calls MPI once the context is made. Throws `Error`: transport when MPI is not
-/// initialised, is finalised or fails, or when not all ranks have called this within `KOLO_CONNECT_TIMEOUT_S` (the
-/// sentence names those who have not; what is open then stays open, so MPI must not be finalised); unsupported from a
-/// thread that may not call MPI; invalid_argument for MPI_COMM_NULL and intercommunicators.
+/// Collective over the communicator. Kolo duplicates it, so the program may use or free its own. The program finalises
+/// MPI, after the context has been destroyed. Thread levels: plain MPI_Init will do on one machine. Below
+/// MPI_THREAD_MULTIPLE data between nodes goes by UCX; without UCX making the context fails (`Error` unsupported, on
+/// every rank). This call and the context's constructor call MPI on the calling thread. With MPI_THREAD_SINGLE and
+/// FUNNELED that must be the thread that initialised MPI (else `Error` unsupported); with MPI_THREAD_SERIALIZED no
+/// other thread may be in MPI meanwhile. Below MPI_THREAD_MULTIPLE Kolo does not call MPI once the context is made.
+/// Throws `Error`: transport if MPI is not initialised, is finalised or fails, or if not all ranks have called this
+/// within `KOLO_CONNECT_TIMEOUT_S` (the sentence names the missing ranks; MPI calls are then still open, so MPI must
+/// not be finalised); unsupported on a thread that may not call MPI; invalid_argument for MPI_COMM_NULL and
+/// intercommunicators.
 [[nodiscard]] KOLO_API Bootstrap bootstrap(MPI_Comm communicator);
 
 }  // namespace kolo::mpi

@@ -2,8 +2,8 @@
 
 /// @file
 /// Small values between ranks: bytes, strings and trivially copyable types. Synchronous. All ranks of a group make
-/// these calls in the same order, which is their own: they take no place among the unnamed collectives. Threads of one
-/// rank queue.
+/// these calls in the same order. Unnamed collectives may come between them in any order. If several threads of a rank
+/// call at once, one call runs after another.
 #ifndef KOLO_OBJECTS_HPP
 #define KOLO_OBJECTS_HPP
 
@@ -24,13 +24,13 @@ namespace kolo {
 
 /// Rank `root`'s bytes, on every rank; the others' argument is ignored.
 [[nodiscard]] KOLO_API std::string broadcast_bytes(const Group& group, const std::string& bytes, int root);
-/// Everyone's bytes, by rank; lengths may differ.
+/// All ranks' bytes, by rank; lengths may differ.
 [[nodiscard]] KOLO_API std::vector<std::string> allgather_bytes(const Group& group, const std::string& bytes);
 
 namespace detail {
 
-/// Values whose bytes are addresses, which mean nothing on another rank: pointers, and what the standard library and
-/// Kolo have of views, references and iterators.
+/// Types whose bytes are addresses, which mean nothing on another rank: pointers, and the views, references and
+/// iterators of the standard library and of Kolo.
 template <class T, class = void>
 inline constexpr bool has_data = false;
 template <class T>
@@ -55,7 +55,7 @@ inline constexpr bool is_address<std::optional<T>> = is_address<T>;
 template <class T>
 inline constexpr bool is_object = (std::is_trivially_copyable_v<T> && !std::is_array_v<T> && !is_address<T>) ||
                                   std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::byte>>;
-/// `T`; what is no object does not compile.
+/// `T`; other types do not compile.
 template <class T>
 struct Object {
   static_assert(is_object<T>,
@@ -108,7 +108,7 @@ template <class T, class = std::enable_if_t<!detail::is_group<T>>>
   return broadcast_object(current_context(), value, root);
 }
 
-/// Everyone's value, by rank; of the same types.
+/// All ranks' values, by rank. `T` as for `broadcast_object`.
 template <class T>
 [[nodiscard]] std::vector<typename detail::Object<T>::Type> allgather_object(const Group& group, const T& value) {
   std::vector<T> values;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two optimizers for trainers that bring none. They are local: each updates this rank's parameters from this rank's
-// gradients and talks to nobody; `DistributedOptimizer` makes the gradients equal first. Any class with `step()` can
-// take their place.
+// gradients and does not communicate; `DistributedOptimizer` makes the gradients equal first. Any class with `step()`
+// can take their place.
 //
 // Both work on float32 and float64 parameters in CPU memory, in the parameter's own type: hyperparameters are computed
 // in double and rounded to it once, as PyTorch does. State has the type and shape of its parameter and is allocated,
-// zeroed, at construction. Parameters without gradient are left alone. One thread at a time; an optimizer must not
+// zeroed, at construction. Parameters without gradient are not changed. One thread at a time; an optimizer must not
 // outlive the memory that its parameters view. Move-only.
 #ifndef KOLO_OPTIMIZERS_HPP
 #define KOLO_OPTIMIZERS_HPP

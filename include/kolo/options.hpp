@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Options of calls: small structs, one comment and one default a field; every collective has its own. Fields are only
-/// ever appended. `with_...` chains (kolo/with.hpp), because C++17 has no designated initialisers.
+/// Options of calls: each collective has a struct of its own. New fields are only appended. The setters `with_...`
+/// (kolo/with.hpp) can be chained, because C++17 has no designated initialisers.
 #ifndef KOLO_OPTIONS_HPP
 #define KOLO_OPTIONS_HPP
 
@@ -26,13 +26,14 @@ struct Options {
   std::map<std::string, std::string> settings;
   /// Where log records go; empty: lines on standard error.
   LogSink log_sink;
-  /// Which GPUs CUDA is to show this process, and in which order, in words of CUDA_VISIBLE_DEVICES: numbers ("2,0"),
-  /// UUIDs or beginnings of them ("GPU-8932f937"); "" for none. It sets that variable, to UUIDs, and wins over it; so
-  /// it comes before anything of the process has called CUDA (kolo::devices() does not). All ranks that are threads of
-  /// one process give the same. `Error` at the start (invalid_setting; unsupported where there is no GPU, or no CUDA
-  /// part): CUDA has started and sees something else, or a name is wrong; unlike CUDA, which ignores what follows it.
+  /// Which GPUs CUDA is to show this process, and in which order, as in CUDA_VISIBLE_DEVICES: numbers ("2,0"), UUIDs or
+  /// beginnings of them ("GPU-8932f937"); "" for none. It replaces that variable by UUIDs, so nothing in the process
+  /// may have called CUDA before (kolo::devices() does not). All ranks that are threads of one process give the same
+  /// value. The start throws `Error`: invalid_setting if a name is wrong (CUDA would ignore the rest of the list), or
+  /// if CUDA has started and sees other devices; unsupported if there is no GPU, or no CUDA part in this build.
   std::optional<std::string> visible_devices;
-  /// Where the ranks of the job meet, and which of how many this is; without one, the environment says (docs/start.md).
+  /// Where the ranks of the job meet, this process's rank, and the number of ranks; without it the environment says
+  /// (docs/start.md).
   std::optional<MeetingPlace> store;
   int rank = 0;
   int size = 1;
@@ -58,8 +59,8 @@ struct Options {
   }
 };
 
-/// Options of `allreduce`, plain, grouped and prepared: `allreduce(view, ReduceOp::average)` will do. All but the
-/// timeout are part of the signature: the same on every rank.
+/// Options of `allreduce`, plain, grouped and prepared. A `ReduceOp` converts: `allreduce(view, ReduceOp::average)`.
+/// All options but the timeout must be the same on every rank.
 struct AllreduceOptions {
   /// How inputs are combined.
   ReduceOp op = ReduceOp::sum;
@@ -77,10 +78,10 @@ struct AllreduceOptions {
   /// they are; for other types it is an error (invalid_argument). A world of one sends and rounds nothing. Tensors in a
   /// `GradientArena` are copied then, as any others.
   std::optional<DType> send_as;
-  /// Of the operations of a group that wait for others to make room, those with the highest priority go first; among
-  /// equals, what all ranks have submitted first. May be negative. What runs already is not interrupted. It counts for
-  /// calls with a name; those without one run in the order in which they are made, among the others as if of priority
-  /// 0. A few different priorities are enough (docs/tuning.md).
+  /// Among the waiting operations of a group, those with the highest priority run first; among equals, those that all
+  /// ranks submitted first. May be negative. Running operations are not interrupted. Only calls with a name have a
+  /// priority; calls without a name run in the order in which they are made, and count as of priority zero. A few
+  /// different priorities are enough (docs/tuning.md).
   int priority = 0;
 
   AllreduceOptions() = default;
@@ -94,8 +95,8 @@ struct AllreduceOptions {
   KOLO_SETTER(AllreduceOptions, int, priority)
 };
 
-/// Options of `reduce`: `reduce(view, root, ReduceOp::average)` will do. All but the timeout are part of the signature:
-/// the same on every rank.
+/// Options of `reduce`. A `ReduceOp` converts: `reduce(view, root, ReduceOp::average)`. All options but the timeout
+/// must be the same on every rank.
 struct ReduceOptions {
   /// How inputs are combined.
   ReduceOp op = ReduceOp::sum;
@@ -121,7 +122,7 @@ struct ReduceOptions {
   KOLO_SETTER(ReduceOptions, int, priority)
 };
 
-/// Options of `reduce_scatter`. All but the timeout are part of the signature: the same on every rank.
+/// Options of `reduce_scatter`. All options but the timeout must be the same on every rank.
 struct ReduceScatterOptions {
   /// How inputs are combined.
   ReduceOp op = ReduceOp::sum;
@@ -215,8 +216,8 @@ struct JoinOptions {
   /// How long the ranks that go on may run nothing in the group before waiting for them becomes a fatal error;
   /// `KOLO_TIMEOUT_S` when empty. More than zero (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
-  /// Averages divide by this rank, too, while it is absent, as if it gave zeros; else they are over the ranks that give
-  /// something. (Not for a `DistributedOptimizer` with samples, whose mean is over samples.)
+  /// Whether averages count this rank while it is absent, as if it gave zeros; else they are over the ranks that are
+  /// present. (Not for a `DistributedOptimizer` with samples, whose mean is over samples.)
   bool counts_in_averages = false;
 
   KOLO_SETTER_TIMEOUT(JoinOptions)
@@ -242,8 +243,8 @@ struct RecvOptions {
 
 /// Options of `sendrecv`.
 struct SendRecvOptions {
-  int send_tag = 0;   ///< of what is sent; not negative
-  int recv_tag = -1;  ///< of what is received; `any_tag`, the default: any
+  int send_tag = 0;   ///< the tag of the message that is sent; not negative
+  int recv_tag = -1;  ///< the tag of the message that is received; the default is `any_tag`
   /// As that of `SendOptions`: how long each of the two messages may take.
   std::optional<std::chrono::nanoseconds> timeout;
 

@@ -3,37 +3,35 @@
 /// @file
 /// Messages from one rank to another: `send`, `recv`, both at once, and both without waiting.
 ///
-/// A receive names the rank that it wants a message from, and a tag, or takes any. Messages of a pair of ranks and a
-/// tag are received in the order in which they were sent. A message is of one element type, which the receive must
-/// name, too; its buffer may be longer than the message, and `Received` says how long that was. Messages of different
-/// groups do not meet, and they have nothing to do with collectives: neither waits for the other.
+/// A receive names the sending rank and a tag, or takes any. Messages between the same two ranks with the same tag are
+/// received in the order in which they were sent. Send and receive have the same element type. The receive's buffer may
+/// be longer than the message; `Received` says how long the message was. Messages belong to a group: a receive in
+/// another group does not get them. Messages and collectives do not wait for each other.
 ///
-/// When a send is done the memory that was sent may be used again. For up to 8 KiB that is so as soon as the message
-/// is on its way, whether or not anybody receives it, unless very many of them have gathered. A longer one waits for
-/// its receive (up to 16 KiB only where that is faster). So ranks that first send long messages to each other, and
-/// then receive, wait for each other until the deadline; with `sendrecv`, or with `send_async` or `recv_async` on one
-/// side, any exchange ends, for every rank moves all its open messages while it waits for one of them, and in the
-/// background.
+/// When a send is done, its memory may be used again. A send of up to 8 KiB is done as soon as the message is on its
+/// way, received or not, unless very many messages wait already. A longer send waits for its receive (up to 16 KiB only
+/// if that is faster). Two ranks that both send a long message first and then receive therefore wait for each other
+/// until the deadline. Use `sendrecv`, or `send_async` or `recv_async` on one side: a rank moves all its open messages
+/// while it waits for one of them, and in the background.
 ///
-/// What goes wrong with one message is no fatal error: the job goes on. That is so for a deadline (`expired`), a
-/// message that is longer than the receive's buffer or of another type (`mismatch`, on the receiver, and on the sender
-/// while the send is open), and a receive that was cancelled. When a rank dies all open messages fail, as all
-/// operations do (`rank_lost`). Messages that wait for a receive take memory of the receiver's. When they are more than
-/// 1 GiB on a rank, because it waits for another message than those that come, the job ends (`transport`).
+/// An error of one message is not fatal: the job goes on after a deadline (`expired`), after a message that is longer
+/// than the receive's buffer or of another type (`mismatch`, on the receiver, and on the sender if its send is open),
+/// and after a cancelled receive. When a rank dies, all open messages fail, as all operations do (`rank_lost`).
+/// Messages that wait for their receive take memory on the receiving rank. If they come to more than 1 GiB there, the
+/// job ends (`transport`).
 ///
-/// Tensors lie in memory of the CPU or of a CUDA device, on either side. Those of a device are copied through memory of
-/// the host, whatever KOLO_GPU_BACKEND is; NCCL has no part in them. What differs there:
-/// - A view's stream is as for collectives (`kolo/cuda.hpp`): what is sent is what the stream has written when it has
-///   come to the call, and a receive writes behind what the stream was given before it. `wait` and `done` speak of the
-///   device's work, too, and `cuda::wait_on` has a stream follow: that returns when the data has passed through the
-///   host, of a receive thus when it has come.
+/// Tensors lie in memory of the CPU or of a CUDA device, on either side. A device's tensors are copied through memory
+/// of the host, whatever KOLO_GPU_BACKEND is, and not by NCCL. Differences:
+/// - A view's stream is as for collectives (kolo/cuda.hpp): a send reads, and a receive writes, after the work that the
+///   stream was given before the call. `wait` and `done` include the device's work. `cuda::wait_on` makes a stream
+///   wait, and returns when the data has passed through the host: for a receive, when the message has come.
 /// - A send waits for its receive, however short it is.
-/// - A receive names the rank that it wants a message from; any_rank is refused (`unsupported`).
-/// - The deadline ends a send whose stream has not come to the call, too. Of a receive it counts until the data has
-///   come; then it waits for its stream alone.
+/// - A receive names the sending rank; any_rank is refused (`unsupported`).
+/// - The deadline of a send includes the wait for its stream. The deadline of a receive counts until the data has come;
+///   after that the receive waits for its stream without a deadline.
 ///
-/// Thread-safe. Buffers must outlive the operation; the same memory may be sent several times at once, and may be
-/// received into once.
+/// Thread-safe. Buffers must outlive the operation. The same memory may be sent several times at once, but only one
+/// open receive may write it.
 #ifndef KOLO_POINT_TO_POINT_HPP
 #define KOLO_POINT_TO_POINT_HPP
 
@@ -53,11 +51,11 @@ inline constexpr int any_rank = -1;
 /// A message with any tag.
 inline constexpr int any_tag = -1;
 
-/// What a receive has got.
+/// The result of a receive.
 struct Received {
   int source = 0;  ///< rank of the group
   int tag = 0;
-  std::int64_t elements = 0;  ///< in the first places of the buffer
+  std::int64_t elements = 0;  ///< received elements, at the beginning of the buffer
 };
 
 /// A receive under way.
@@ -65,22 +63,23 @@ template <>
 class KOLO_API Future<Received> : public Handle {
  public:
   using Handle::Handle;
-  /// Waits, and says what has come. Throws `Error` as `wait`.
+  /// Waits, and returns what was received. Throws `Error` as `wait`.
   [[nodiscard]] Received get();
-  /// Takes the receive back if no message has come for it: true, and it ends with an `Error` (cancelled). False: it has
-  /// a message already, or has ended. Nothing is written into the buffer after this has returned true.
+  /// Cancels the receive if no message has come for it: returns true, and the receive ends with an `Error` (cancelled).
+  /// Returns false if it has a message already, or has ended. Nothing is written into the buffer after this has
+  /// returned true.
   bool cancel();
 };
 
-/// Sends a tensor of any shape and element type to a rank of the group; `tag` is not negative. This rank may be the
-/// one. Throws `Error`: invalid_argument for another rank or tag, a null pointer, a timeout of zero, or a stream that
-/// is being captured; unsupported for a device that this rank cannot use; out_of_memory where a device's message finds
-/// no memory of the host; not_initialized; and what goes wrong with the message (see above).
+/// Sends a tensor of any shape and element type to a rank of the group; `tag` is not negative, and `to` may be this
+/// rank. Throws `Error`: invalid_argument for another rank or tag, a null pointer, a timeout of zero, or a stream that
+/// is being captured; unsupported for a device that this rank cannot use; out_of_memory if there is no memory of the
+/// host for a device's message; not_initialized; and the message's errors (see above).
 KOLO_API void send(const Group& group, ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
 inline void send(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
   send(current_context(), tensor, to, tag, options);
 }
-/// Starts to. The handle is done when the memory may be used again; `wait` throws what goes wrong with the message.
+/// Starts a send. The handle is done when the memory may be used again; `wait` throws the message's errors.
 [[nodiscard]] KOLO_API Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag = 0,
                                          const SendOptions& options = {});
 [[nodiscard]] inline Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
@@ -94,7 +93,7 @@ KOLO_API Received recv(const Group& group, TensorView tensor, int from = any_ran
 inline Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, const RecvOptions& options = {}) {
   return recv(current_context(), tensor, from, tag, options);
 }
-/// Starts to. Receives get messages in the order in which they were started.
+/// Starts a receive. Receives get messages in the order in which they were started.
 [[nodiscard]] KOLO_API Future<Received> recv_async(const Group& group, TensorView tensor, int from = any_rank,
                                                    int tag = any_tag, const RecvOptions& options = {});
 [[nodiscard]] inline Future<Received> recv_async(TensorView tensor, int from = any_rank, int tag = any_tag,
@@ -102,12 +101,11 @@ inline Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, 
   return recv_async(current_context(), tensor, from, tag, options);
 }
 
-/// Sends a tensor to one rank of the group and receives into another tensor from one, at once, and waits for both. So
-/// all ranks may call it at the same time, whatever the sizes and whoever sends to whom: in a ring, say, or in pairs.
-/// `to` and `from` may be the same rank, and this one; `from` may be any_rank. The tags are in the options. Returns
-/// what has been received. The two are messages like any other, so a peer may call `send` and `recv` instead.
-/// Throws `Error` as those do, and invalid_argument when the tensors overlap. When one of the messages fails the other
-/// one is still waited for, until its deadline at most; when both do the receive's error is thrown.
+/// Sends a tensor to one rank of the group and receives another tensor at the same time, and waits for both. All ranks
+/// may call it at once, with any sizes, in a ring or in pairs. `to` and `from` may be the same rank, also this one;
+/// `from` may be any_rank. The tags are in the options. Returns what was received. A peer may call `send` and `recv`
+/// instead. Throws `Error` as those do, and invalid_argument if the tensors overlap. If one message fails, the other
+/// one is still waited for, until its deadline at most; if both fail, the receive's error is thrown.
 KOLO_API Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
                            const SendRecvOptions& options = {});
 inline Received sendrecv(ConstTensorView tensor, int to, TensorView into, int from,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which rows of a data set are this rank's in an epoch.
+// Chooses this rank's rows of a data set in each epoch.
 #ifndef KOLO_SAMPLER_HPP
 #define KOLO_SAMPLER_HPP
 
@@ -15,11 +15,12 @@
 namespace kolo {
 
 struct DistributedSamplerOptions {
-  /// Whether each epoch has an order of its own; else rows come in their own order.
+  /// Whether each epoch shuffles the rows; else they keep their order.
   bool shuffle = true;
-  /// What the orders are drawn from; the same on every rank.
+  /// The seed of the shuffles; the same on every rank.
   std::uint64_t seed = 0;
-  /// When the rows do not divide by the ranks: leave the last few out, instead of giving the first few twice.
+  /// If the number of rows is no multiple of the ranks: leave out the last few rows instead of giving the first few
+  /// twice.
   bool drop_last = false;
 
   KOLO_SETTER(DistributedSamplerOptions, bool, shuffle)
@@ -27,18 +28,18 @@ struct DistributedSamplerOptions {
   KOLO_SETTER(DistributedSamplerOptions, bool, drop_last)
 };
 
-/// Deals the rows of a data set to the ranks, as torch.utils.data.DistributedSampler does
+/// Distributes the rows of a data set to the ranks, as torch.utils.data.DistributedSampler does
 /// (https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler): all ranks shuffle the
-/// same way, the order is padded from its own beginning (or cut) to a multiple of the ranks, and rank r takes places
-/// r, r + size, r + 2 size, ... So every rank gets as many rows as the others, and batches of B / size rows a rank are
-/// together the B rows that one rank alone would have in its batch.
+/// same way, the order is padded from its own beginning (or cut) to a multiple of the ranks, and rank r takes places r,
+/// r + size, r + 2 size, ... Every rank gets the same number of rows, and batches of B / size rows on each rank are
+/// together the batch of B rows that one rank alone would have.
 ///
 /// The order of epoch e is a Fisher-Yates shuffle of 0 ... n-1 from the back, place i drawn from 0 ... i by rejection
 /// from std::mt19937_64(seed + e): a function of the arguments alone, the same everywhere (std::shuffle's is not).
-/// Talks to nobody, changes nothing: safe to use from several threads.
+/// It communicates with no rank and changes nothing, so several threads may use it.
 class KOLO_API DistributedSampler {
  public:
-  /// For this rank of the calling thread's context, which is asked now and not later.
+  /// For this rank of the calling thread's context. Rank and size are read now and not later.
   explicit DistributedSampler(std::size_t dataset_size, DistributedSamplerOptions options = {});
   DistributedSampler(const Group& group, std::size_t dataset_size, DistributedSamplerOptions options = {});
   /// For any rank. Throws `Error` (invalid_argument) unless 0 <= rank < size.

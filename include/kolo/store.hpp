@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Where the ranks of a job meet when no MPI has started them.
+/// How the ranks of a job meet if MPI has not started them.
 #ifndef KOLO_STORE_HPP
 #define KOLO_STORE_HPP
 
@@ -17,18 +17,18 @@
 
 namespace kolo {
 
-/// A place of the program's own by which rank 0 tells the others where it listens: a key-value service that the
-/// program has anyway. Each rank gives its own object to `Options::with_store`; all of them speak of the same place.
+/// A key-value service of the program's own, by which rank 0 tells the others where it listens. Each rank gives an
+/// object of its own to `Options::with_store`; all objects must reach the same service.
 ///
-/// Kolo writes and reads one key, "kolo/rank-0", while ranks meet, from the thread that makes the context; what it
-/// wrote for an earlier job or an earlier context may still be there. Who can read the store can join the job, unless
-/// `KOLO_JOB_KEY` is set. An exception ends the start with its text.
+/// Kolo writes and reads one key, "kolo/rank-0", while ranks meet, on the thread that makes the context. A value of an
+/// earlier job or context may still be there. Anybody who can read the store can join the job, unless `KOLO_JOB_KEY` is
+/// set. If a member throws, the start fails with the exception's text.
 class KOLO_API Store {
  public:
   virtual ~Store();
-  /// Replaces what was there.
+  /// Sets the key's value, and replaces an earlier one.
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// The value; waits for it if there is none, for at most `timeout`, and then returns nothing.
+  /// The key's value. If there is none, waits for it for at most `timeout`, and then returns an empty optional.
   virtual std::optional<std::string> get(const std::string& key, std::chrono::nanoseconds timeout) = 0;
 };
 
@@ -45,7 +45,7 @@ class KOLO_API MeetingPlace {
 
   /// As `KOLO_STORE` spells it: "tcp://10.0.0.1:29500", "file:///shared/job7"; "a store of the program's".
   [[nodiscard]] std::string describe() const;
-  /// Of `store::tcp`; 0 for others.
+  /// The port of `store::tcp`; 0 for other places.
   [[nodiscard]] std::uint16_t port() const noexcept;
 
   /// The library's own.
@@ -59,13 +59,13 @@ class KOLO_API MeetingPlace {
 
 namespace store {
 
-/// Rank 0 listens at this address, which may be IPv4, IPv6 or a host's name, and the others connect to it. Port 0 is a
-/// free port of this machine, where rank 0 must then run: it is kept for this job while the value lives, and `port()`
-/// tells the others which. Throws `Error` (transport) when there is none.
+/// Rank 0 listens at this address (IPv4, IPv6 or a host's name), and the other ranks connect to it. Port 0 takes a free
+/// port of this machine, on which rank 0 must then run. The port is reserved while the value exists; tell the other
+/// ranks `port()`. Throws `Error` (transport) when there is none.
 [[nodiscard]] KOLO_API MeetingPlace tcp(const std::string& host, std::uint16_t port);
 
-/// Rank 0 leaves its address in a file that all ranks see; where `path` is a directory, in a file in there. The file
-/// can be read by its user alone, and what an earlier job has left in it does no harm.
+/// Rank 0 writes its address into a file that all ranks see. If `path` is a directory, the file is made in it. Only its
+/// user can read the file. A file that an earlier job has left does no harm.
 [[nodiscard]] KOLO_API MeetingPlace file(const std::string& path);
 
 }  // namespace store

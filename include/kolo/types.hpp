@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// The nouns of every call: element types, reduction operations, devices, shapes, and views of memory.
-/// All of them are plain values: cheap to copy, safe to use from any thread, and none owns memory except `Tensor`.
+/// The types of arguments: element types, reduction operations, devices, shapes, and views of memory. All are plain
+/// values, cheap to copy and safe to use from any thread. Only `Tensor` owns memory.
 #ifndef KOLO_TYPES_HPP
 #define KOLO_TYPES_HPP
 
@@ -33,8 +33,9 @@ enum class DType : std::uint8_t {
   uint16 = 6,
   uint32 = 7,
   uint64 = 8,
-  float16 = 9,    ///< IEEE 754 binary16; added in float32, rounded once, to nearest even; by NCCL: see kolo/cuda.hpp
-  bfloat16 = 10,  ///< the upper half of a float32; added and rounded likewise
+  float16 = 9,    ///< IEEE 754 binary16; sums are computed in float32 and rounded once, to nearest even; by NCCL: see
+                  ///< kolo/cuda.hpp
+  bfloat16 = 10,  ///< the upper half of a float32; summed and rounded like float16
   float32 = 11,
   float64 = 12,
 };
@@ -66,7 +67,7 @@ struct BFloat16 {
   std::uint16_t bits = 0;
 };
 
-/// What `dtype_of` looks up for types that are no integers.
+/// The table behind `dtype_of`, for types that are no integers.
 template <class T>
 struct DTypeOf {};
 template <>
@@ -109,15 +110,15 @@ constexpr DType dtype_of() {
   }
 }
 
-/// What a reduction computes. Of booleans `sum`, `max` and `bit_or` are "or", `product`, `min` and `bit_and` are "and",
-/// and `bit_xor` is "exclusive or": the logical operations, which take any byte but 0 for true, and give 0 or 1.
+/// The operation of a reduction. For booleans these are the logical operations: `sum`, `max` and `bit_or` are "or";
+/// `product`, `min` and `bit_and` are "and"; `bit_xor` is "exclusive or". Any byte but 0 is true; results are 0 or 1.
 enum class ReduceOp : std::uint8_t {
   sum = 0,
   average = 1,  ///< the sum divided by the number of ranks; floating-point types only
   min = 2,
   max = 3,
   product = 4,
-  bit_and = 5,  ///< these three of each bit by itself; integers and booleans only
+  bit_and = 5,  ///< the last three work on each bit; integers and booleans only
   bit_or = 6,
   bit_xor = 7,
 };
@@ -157,7 +158,7 @@ class KOLO_API Shape {
   /// elements does not fit into 60 bits (so that the number of bytes fits into 63, whatever the type).
   Shape(std::initializer_list<std::int64_t> extents);
   Shape(const std::int64_t* extents, std::size_t rank);
-  // What follows `= delete` stands in the compiler's message.
+  // Compilers print the comment behind `= delete` with their message.
   Shape(int, int) = delete;  // Shape(0, 3) would take the 0 for a null pointer: give braces, Shape{0, 3}
   explicit Shape(const std::vector<std::int64_t>& extents) : Shape(extents.data(), extents.size()) {}
 
@@ -167,7 +168,7 @@ class KOLO_API Shape {
   [[nodiscard]] const std::int64_t* end() const noexcept { return extents_.data() + rank_; }
   /// The product of the extents; 1 for a scalar.
   [[nodiscard]] std::int64_t elements() const noexcept {
-    std::uint64_t product = 1;  // unsigned, because with a zero among the extents that of the others may be anything
+    std::uint64_t product = 1;  // unsigned: if one extent is zero, the product of the others may overflow
     for (const std::int64_t extent : *this) product *= static_cast<std::uint64_t>(extent);
     return static_cast<std::int64_t>(product);
   }
@@ -192,7 +193,7 @@ namespace detail {
 template <class Container>
 using DataOf = decltype(std::declval<Container>().data());
 
-/// Whether a temporary of this type owns its elements, which then go with it: they are constant where it is.
+/// Whether a temporary of this type owns its elements, which are then destroyed with it.
 template <class Container, class = void>
 inline constexpr bool owns_elements = false;
 template <class Container>
@@ -208,7 +209,7 @@ inline constexpr bool spans<Container, T, std::void_t<std::remove_pointer_t<Data
     (std::is_const_v<T> || !owns_elements<Container>);
 }  // namespace detail
 
-/// A contiguous sequence that somebody else owns (C++17 has no std::span).
+/// A view of a contiguous sequence; it owns nothing (C++17 has no std::span).
 template <class T>
 class Span {
  public:
@@ -216,13 +217,14 @@ class Span {
   constexpr Span(T* data, std::size_t size) noexcept : data_(data), size_(size) {}
   template <std::size_t N>
   constexpr Span(T (&array)[N]) noexcept : data_(array), size_(N) {}
-  /// Elements of a temporary vector can be read, but not written: what is written would be lost with it.
+  /// Elements of a temporary vector can be read, but not written: the vector would be destroyed with what was written.
   template <class Container, class = std::enable_if_t<detail::spans<Container, T>>>
   constexpr Span(Container&& container) noexcept : data_(container.data()), size_(container.size()) {}
   /// A braced list as an argument; it lives until the end of the full expression.
   template <class U = T, class = std::enable_if_t<std::is_const_v<U>>>
   constexpr Span(std::initializer_list<std::remove_const_t<T>> list) noexcept : size_(list.size()) {
-    data_ = list.begin();  // not above, where g++ warns of the list's lifetime, which is meant
+    data_ = list.begin();  // not in the initialiser list, where g++ warns of the list's lifetime; the short lifetime is
+                           // intended
   }
 
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }
@@ -314,7 +316,7 @@ template <class Container, class T = std::remove_pointer_t<decltype(std::declval
 TensorView view(Container& container) {
   return view(container.data(), container.size());
 }
-/// The same of memory that is only read.
+/// The same for memory that is only read.
 template <class T>
 ConstTensorView const_view(const T* data, std::size_t count) {
   return {data, dtype_of<T>(), Shape{static_cast<std::int64_t>(count)}};
@@ -380,12 +382,12 @@ class KOLO_API Tensor {
   DType dtype_ = DType::float32;
 };
 
-/// What a collective gives that owns its result.
+/// The result of a collective that allocates it.
 struct CallResult {
   Tensor output;
-  std::vector<std::int64_t> received_splits;  ///< of an alltoall: how many rows came from each rank
+  std::vector<std::int64_t> received_splits;  ///< only for an alltoall: how many rows came from each rank
 };
-/// What an alltoall gives: the rows that all ranks sent here, in the order of ranks, and how many came from each.
+/// The result of an alltoall: the received rows, in the order of ranks, and how many came from each rank.
 using AlltoallResult = CallResult;
 
 }  // namespace kolo

@@ -20,17 +20,17 @@
 namespace kolo {
 namespace {
 
-// A hash of the encoded list, its length in bytes, and whose it is, for ranks that have joined say nothing. Ranks
-// exchange it first, and the list only where it differs.
+// A hash of the encoded list, its length in bytes, and its rank (ranks that have joined give none). Ranks exchange
+// digests first, and lists only if digests differ.
 using Digest = std::array<std::uint64_t, 3>;
 
-// What a rank gave.
+// One rank's list.
 struct List {
   std::int32_t rank;
   std::vector<std::string> entries;
 };
 
-// Each entry behind its length, because an entry may hold any bytes.
+// Each entry is preceded by its length, because an entry may contain any bytes.
 std::string encode_entries(const std::vector<std::string>& entries) {
   std::string text;
   for (const std::string& entry : entries) {
@@ -61,7 +61,7 @@ std::vector<std::string> decode_entries(std::string_view text) {
 
 // One version of an entry, and the ranks that gave it.
 struct Version {
-  const std::string* entry;  // null: the list is over before it
+  const std::string* entry;  // null: the list is shorter
   std::vector<std::int32_t> ranks;
 
   [[nodiscard]] bool is(const std::string* other) const {
@@ -106,7 +106,7 @@ std::string explain(std::string_view caller, const std::vector<List>& lists, std
   return text;
 }
 
-// The first place where some list differs from rank 0's; there is one.
+// The first place at which a list differs from rank 0's. There must be one.
 std::size_t first_difference(const std::vector<List>& lists) {
   std::size_t place = 0;
   while (versions_of(lists, place).size() == 1) ++place;
@@ -126,7 +126,7 @@ void check_agreement(const Group& group, std::string_view caller, const std::vec
   for (std::size_t i = 0; i < all.size(); i += 3) {
     equal = equal && all[i] == mine[0] && all[i + 1] == mine[1];
   }
-  if (equal) return;  // the same decision on every rank: all are equal to mine, or some two differ
+  if (equal) return;  // the same decision on every rank: either all lists are equal, or two differ
 
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
   const Tensor texts = allgather(group, std::string(caller) + " (entries)", const_view(bytes, text.size()));

@@ -39,21 +39,22 @@
 namespace kolo::api {
 namespace {
 
-/// Slots are cut into cache lines.
+/// A slot's size is a multiple of a cache line.
 constexpr std::size_t kSlotAlignment = 64;
 constexpr std::size_t kSmallestSlot = 256;
 constexpr std::int64_t kFewestSlots = 2;
-/// How long a rank waits for another one to keep step, at most: else they share a CPU, or it is busy.
+/// How long the measurement waits for another rank, at most. If it takes longer, the ranks share a CPU, or the CPU is
+/// busy.
 constexpr std::chrono::milliseconds kMostOfDistances{20};
 #ifdef KOLO_HAS_CUDA
-/// Of the process: contexts of several worlds may be on one GPU.
+/// One for the process: contexts of several worlds may use the same GPU.
 std::shared_ptr<cuda::Tenants> tenants() {
   static const auto all = std::make_shared<cuda::Tenants>();
   return all;
 }
 #endif
 
-/// Data planes in the segment: the CPU's, and with CUDA the device's own.
+/// The data planes in the segment: the CPU's, and with CUDA one for tensors of the device.
 #ifdef KOLO_HAS_CUDA
 constexpr std::size_t kRings = 2;
 #else
@@ -72,7 +73,7 @@ std::string random_key() {
   return key;
 }
 
-/// What all ranks know of each other after the first step.
+/// The result of the first step: the settings and machines of all ranks.
 struct Agreement {
   base::Settings settings;
   std::string job_key;
@@ -80,13 +81,13 @@ struct Agreement {
   std::vector<std::string> warnings;
 };
 
-/// Loads the settings; rank 0's shared ones hold for all.
+/// Loads the settings; rank 0's shared settings hold for all ranks.
 Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
   Agreement agreed;
   const std::vector<std::string> all = bootstrap::take_step(bootstrap, "settings", connect_patience(options), [&] {
     show_devices(options);
     agreed.settings = base::load_settings(base::process_environment(), options.settings);
-    // Here, where it is everybody's failure; and on one node, too, which needs no network.
+    // Checked in this step, so that all ranks fail; also on one node, which needs no network.
     const std::string& wanted = agreed.settings.interface;
     if (!wanted.empty()) tcp::select_addresses(tcp::local_addresses(), wanted);
     const data::cpu::RouteTable check(agreed.settings.routes);
@@ -111,7 +112,7 @@ Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
   agreed.job_key = bootstrap.key_from(of_root[2]);
   const std::map<std::string, base::SettingSource, std::less<>> chosen_here = agreed.settings.sources;
   for (const base::DifferingSetting& setting : base::adopt_shared(agreed.settings, of_root[3])) {
-    if (chosen_here.count(setting.name) == 0) continue;  // nobody chose the default that rank 0 overrides
+    if (chosen_here.count(setting.name) == 0) continue;  // no warning: this rank had the default
     agreed.warnings.push_back(setting.name + " is " + setting.here + " on this rank and " + setting.on_root +
                               " on rank 0, whose value is used");
   }
@@ -166,7 +167,7 @@ data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks, ker
   return tuning;
 }
 
-/// Logs what was found and chosen, once a job.
+/// Logs what was found and chosen, on rank 0.
 void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, const std::string& carrier,
           bool reads_peers) {
   const core::Topology& topology = engine.topology();
@@ -187,8 +188,8 @@ void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, c
   }
 }
 
-/// Everything on the way to an engine: the steps that all ranks take together (bootstrap/bootstrap.hpp). What may fail
-/// on one rank alone is inside a step.
+/// Makes an engine in steps that all ranks take together (bootstrap/bootstrap.hpp). Code that may fail on one rank
+/// alone runs inside a step.
 class Assembly {
  public:
   Assembly(bootstrap::Bootstrap& bootstrap, const Options& options, std::shared_ptr<transport::Regions> regions)
@@ -214,7 +215,7 @@ class Assembly {
     find_distances();
     connect();
     const std::shared_ptr<transport::NodeLink> link = parts_.link;
-    // Before there is an engine, which may close them.
+    // Made before the engine, which may close these descriptors.
     auto connections = std::make_unique<const ClosedInChildren>(list_connections());
     std::shared_ptr<engine::Engine> engine;
     bootstrap::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
@@ -251,7 +252,7 @@ class Assembly {
     return all;
   }
 
-  /// What ranks must know of each other before memory is shared: addresses, CPUs, caches.
+  /// Exchanges what ranks must know before memory is shared: addresses, CPUs, caches.
   void introduce() {
     const std::vector<std::string> said = bootstrap::take_step(bootstrap_, "addresses", patience_, [this] {
       if (talks()) listener_.emplace(parts_.settings.interface);
@@ -280,8 +281,8 @@ class Assembly {
     parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
   }
 
-  /// Whether what peers of this node read goes past the cache, or stays in one that they share: as most of those of its
-  /// ranks say that could tell. A rank that shares its CPU with others cannot.
+  /// Decides whether data for peers of this node is written past the cache, or stays in a cache that they share: by a
+  /// majority of the ranks that could measure it. A rank that shares its CPU with others cannot.
   void find_distances() {
     using data::cpu::CpuDistance;
     const std::vector<std::vector<int>>& nodes = parts_.topology.nodes;
@@ -294,7 +295,7 @@ class Assembly {
       const CpuDistance found = data::cpu::measure_cpu_distance(slots, kMostOfDistances);
       return std::string(found == CpuDistance::far ? "far" : found == CpuDistance::near ? "near" : "");
     });
-    int votes = 0;  // for far
+    int votes = 0;  // for "far", minus those for "near"
     for (const int rank : nodes[static_cast<std::size_t>(parts_.topology.node)]) {
       const std::string& one = said[static_cast<std::size_t>(rank)];
       votes += one == "far" ? 1 : one == "near" ? -1 : 0;
@@ -303,14 +304,14 @@ class Assembly {
     if (votes < 0) routes_.emplace(parts_.settings.routes, base::shared_cache_bytes());
   }
 
-  /// Of the memory of the node, what the world's ranks have.
+  /// The world's columns in the memory of the node.
   [[nodiscard]] base::Columns world_columns() const {
     const engine::NodeLayout& layout = parts_.layout;
     return base::Columns::in_a_row(layout.column(parts_.link->memory(), 0, 0), layout.column_bytes(),
                                    parts_.topology.local_size());
   }
 
-  /// The control tree, the transport between nodes, and the means to read peers' memory.
+  /// Makes the control tree, the transport between nodes, and the access to peers' memory.
   void connect() {
     if (parts_.topology.node_count() > 1) {
       const std::vector<std::string> said = bootstrap::take_step(
@@ -339,7 +340,7 @@ class Assembly {
     reads_peers_ = parts_.peers != nullptr;
   }
 
-  /// By which the control connections of this machine reach others.
+  /// The interfaces by which control connections of this machine reach other machines.
   [[nodiscard]] std::vector<std::string> interfaces_of_machine(const std::vector<std::string>& said) const {
     std::vector<std::string> all;
     for (std::size_t rank = 0; rank < said.size(); ++rank) {
@@ -350,8 +351,8 @@ class Assembly {
     return all;
   }
 
-  /// What makes a data plane of process sets: the first of them for tensors of the CPU, the second for those of a
-  /// device. The engine keeps it.
+  /// A function that makes a process set's data plane: the first (0) for tensors of the CPU, the second (1) for tensors
+  /// of a device. The engine keeps it.
   [[nodiscard]] engine::MakeLatePlane plane_maker(std::size_t which) const {
     return [which, regions = regions_, inter = inter_, table = *routes_,
             tuning = tuning_of(parts_.settings, parts_.topology.local_size(), parts_.to_peers),
@@ -381,7 +382,8 @@ class Assembly {
     return std::adjacent_find(machines_.begin(), machines_.end(), std::not_equal_to<>()) == machines_.end();
   }
 
-  /// The same on all ranks of the world, whose chunks are cut alike: by the smallest cache and the largest node.
+  /// The slot's size, the same on all ranks of the world, because all cut the same chunks: by the smallest cache and
+  /// the largest node.
   [[nodiscard]] std::size_t slot_bytes(std::size_t cache, bool one_machine) const {
     std::size_t bytes = static_cast<std::size_t>(parts_.settings.slot_bytes);
     if (bytes == 0) {
@@ -393,8 +395,8 @@ class Assembly {
   }
 
 #ifdef KOLO_HAS_CUDA
-  /// For its tensors of a device each set has a second data plane of the CPU: a ring of its own (pages that nobody
-  /// touches cost nothing), and its own tags between nodes.
+  /// For tensors of a device each set has a second data plane of the CPU, with a ring of its own (untouched pages take
+  /// no memory) and its own tags between nodes.
   void make_device_backend() {
     const core::Topology& topology = parts_.topology;
     const base::Settings& settings = parts_.settings;
@@ -424,11 +426,11 @@ class Assembly {
   engine::EngineParts parts_;
   std::string job_key_;
   std::vector<int> machines_;               // by rank
-  std::vector<std::string> announcements_;  // by rank; empty for those that lead no node
+  std::vector<std::string> announcements_;  // by rank; empty for ranks that are no leaders
   base::Duration patience_{};
   std::optional<tcp::Listener> listener_;
   std::shared_ptr<transport::InterNode> inter_;
-  std::string carrier_;  // what that is; empty with one node
+  std::string carrier_;  // the transport's description; empty with one node
   std::size_t slot_bytes_ = 0;
   std::int64_t slots_ = 0;
   int ranks_a_cpu_ = 0;
@@ -443,7 +445,7 @@ base::Duration connect_patience(const Options& options) {
   try {
     settings = base::load_settings(base::process_environment(), options.settings);
   } catch (const Error&) {
-    // The default, then; the first step of the start tells all ranks what is wrong.
+    // Use the default; the first step of the start reports the error to all ranks.
   }
   return base::from_seconds(settings.connect_timeout_s);
 }
@@ -451,7 +453,7 @@ base::Duration connect_patience(const Options& options) {
 void show_devices(const Options& options) {
   if (!options.visible_devices) return;
 #ifdef KOLO_HAS_CUDA
-  // The environment is the process's.
+  // One for the process, because the environment is.
   static base::Mutex mutex;
   const base::MutexLock lock(mutex);
   cuda::make_visible(*options.visible_devices);

@@ -13,10 +13,11 @@
 
 namespace kolo::api {
 
-/// How long a step of the start waits for other ranks (KOLO_CONNECT_TIMEOUT_S); the default where the settings are bad.
+/// How long a step of the start waits for other ranks (KOLO_CONNECT_TIMEOUT_S); the default if the settings are
+/// invalid.
 base::Duration connect_patience(const Options& options);
 
-/// What `Options::visible_devices` asks for; nothing where that is not set. Throws Error.
+/// Makes CUDA show the devices of `Options::visible_devices`; does nothing if that is not set. Throws Error.
 void show_devices(const Options& options);
 
 /// Collective over the ranks of `bootstrap`. Throws Error on every rank alike when any rank fails: invalid_setting

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the public `kolo::Bootstrap` holds.
+// The state of the public `kolo::Bootstrap`.
 #pragma once
 
 #include <memory>

@@ -26,7 +26,7 @@ namespace {
 
 #ifdef KOLO_HAS_UCX
 
-/// The process's, and never destroyed: UCX has threads of its own. A failure is tried again by the next one who asks.
+/// One for the process, never destroyed, because UCX has threads of its own. After a failure the next call tries again.
 const ucx::Library& ucx_library() {
   static const ucx::Library& instance = *new ucx::Library;
   return instance;
@@ -48,8 +48,8 @@ std::vector<std::string> rdma_devices() {
   return names;
 }
 
-/// What UCX may use (UCX_NET_DEVICES): what KOLO_INTERFACE stands for, else the interfaces that are known to reach
-/// other machines, for others may lead nowhere (a bridge of containers, a private network). None is known: all.
+/// The devices that UCX may use (UCX_NET_DEVICES): those of KOLO_INTERFACE, else the interfaces that are known to reach
+/// other machines. Others may not reach them (a bridge of containers, a private network). If none is known: all.
 struct Devices {
   std::string list;  ///< separated by commas; empty: all
   std::vector<std::string> interfaces;
@@ -75,7 +75,7 @@ Devices ucx_devices(const std::string& wanted, const std::vector<std::string>& r
   return devices;
 }
 
-/// "eth0 10.77.0.1", or what UCX was given where that is no interface: for people.
+/// "eth0 10.77.0.1", or the devices given to UCX if they are no interfaces. For messages.
 std::string addresses_of(const std::vector<std::string>& interfaces) {
   std::vector<std::string> texts;
   for (const tcp::LocalAddress& local : tcp::local_addresses()) {
@@ -87,8 +87,8 @@ std::string addresses_of(const std::vector<std::string>& interfaces) {
   return listed(texts.empty() ? interfaces : texts, ", ");
 }
 
-/// A message from each leader to each other one. Now all ranks are told of a network that leads nowhere, and within the
-/// start's deadline.
+/// Sends a message from each leader to each other one. If a network does not connect them, all ranks fail here, within
+/// the start's deadline.
 void try_connections(bootstrap::Bootstrap& bootstrap, ucx::UcxInterNode& transport, const core::Topology& topology,
                      const std::vector<std::string>& places, base::Duration patience) {
   bootstrap::take_step(bootstrap, "data connections", bootstrap::after_waiting(patience), [&]() -> std::string {
@@ -167,8 +167,8 @@ Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& /*
 
 #endif
 
-/// What comes with the start. Where it brings nothing that can carry data this throws; or, with `lack`, says there why,
-/// and the transport is null.
+/// The transport of the start. If the start has none that can carry data, this throws; or, with `lack`, it sets the
+/// reason there and returns a null transport.
 Carrier connect_by_start(bootstrap::Bootstrap& bootstrap, const core::Topology& topology, base::Duration patience,
                          std::string* lack = nullptr) {
   Carrier carrier;
@@ -191,17 +191,17 @@ Carrier connect_by_start(bootstrap::Bootstrap& bootstrap, const core::Topology& 
   return carrier;
 }
 
-/// Of the first rank that cannot use UCX; empty: all can. Collective.
+/// The reason of the first rank that cannot use UCX; empty: all can. Collective.
 std::string why_not_ucx(bootstrap::Bootstrap& bootstrap, base::Duration patience) {
   const std::vector<std::string> lacks = bootstrap::take_step(bootstrap, "UCX library", patience, what_ucx_lacks);
   const auto first = std::find_if(lacks.begin(), lacks.end(), [](const std::string& one) { return !one.empty(); });
   return first == lacks.end() ? std::string() : "rank " + std::to_string(first - lacks.begin()) + ": " + *first;
 }
 
-/// Between machines UCX was measured to be as fast as MPI over TCP with large tensors, faster with small ones, and to
-/// wait for a slow link with less CPU time (docs/performance.md). Between virtual nodes of one machine, which are there
-/// to try things out, the start's own is taken. UCX also where the start brings none that can carry data: MPI below
-/// MPI_THREAD_MULTIPLE, or no MPI.
+/// Chooses for KOLO_TRANSPORT=auto. Between machines UCX: it was measured to be as fast as MPI over TCP with large
+/// tensors, faster with small ones, and to need less CPU time on a slow link (docs/performance.md). Between virtual
+/// nodes of one machine, which are for experiments, the start's own. UCX also if the start has none that can carry
+/// data: MPI below MPI_THREAD_MULTIPLE, or no MPI.
 Carrier choose_freely(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
                       bool spans_machines, const std::vector<std::string>& interfaces, base::Duration patience,
                       std::string& why) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What carries data between nodes: UCX, or what comes with the start (KOLO_TRANSPORT).
+// Chooses what carries data between nodes: UCX, or the transport of the start (KOLO_TRANSPORT). A new transport is
+// added here.
 #pragma once
 
 #include <memory>
@@ -21,10 +22,10 @@ struct Carrier {
   std::string description;
 };
 
-/// Collective, where there is more than one node: the same on every rank, by rank 0's settings. `spans_machines`: the
-/// nodes are not all of one. `interfaces`: of this machine, those by which its control connections reach others; data
-/// goes the same way unless the settings say otherwise. Throws Error on every rank alike, also where data does not
-/// reach the other nodes within `patience`.
+/// Collective; call it if there is more than one node. The choice is the same on every rank, by rank 0's settings.
+/// `spans_machines`: the nodes are on more than one machine. `interfaces`: those by which this machine's control
+/// connections reach others; data uses them, too, unless the settings say otherwise. If it fails on one rank, it throws
+/// Error on every rank, also if data does not reach the other nodes within `patience`.
 Carrier choose_carrier(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
                        bool spans_machines, const std::vector<std::string>& interfaces, base::Duration patience);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is checked of the arguments of a call, and the sentences that a caller reads when something is wrong with them.
+// Checks of a call's arguments, and the sentences of their errors.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace kolo::api {
 
-/// The root of a call, among so many ranks, of which this is one.
+/// The root of a call, the number of ranks, and this rank.
 struct Root {
   int rank = 0;
   int ranks = 1;
@@ -27,7 +27,8 @@ struct Root {
   [[nodiscard]] bool is_here() const noexcept { return rank == self; }
 };
 
-// `name`: of the call; empty: it has none. Each check throws Error (invalid_argument, where nothing else stands).
+// `name` is the call's; empty: it has none. Each check throws Error (invalid_argument, unless its comment says
+// otherwise).
 
 /// "allreduce of \"w\"", "unnamed allreduce".
 std::string subject(core::CollectiveKind kind, std::string_view name);
@@ -42,7 +43,7 @@ std::string subject(core::CollectiveKind kind, std::string_view name);
 [[noreturn, gnu::noinline]] void refuse_null(core::CollectiveKind kind, std::string_view name, const char* which,
                                              const Shape& shape);
 
-/// A cast may have made any number a value of an enum.
+/// A caller's cast may give an enum any value.
 template <class Enum>
 inline void check_known(core::CollectiveKind kind, std::string_view name, const char* what, Enum value, Enum last) {
   if (value > last) refuse_number(kind, name, what, static_cast<unsigned>(value), static_cast<unsigned>(last));
@@ -55,9 +56,9 @@ inline void check_view(core::CollectiveKind kind, std::string_view name, const c
   if (view.data() == nullptr && view.elements() > 0) refuse_null(kind, name, which, view.shape());
 }
 
-/// Whether some of the output is all of the input.
+/// Whether the input is a part of the output.
 bool is_inside(const ConstTensorView& in, const TensorView& out);
-/// The views of an `_into` call that may differ in shape.
+/// Checks the views of an `_into` call, which may differ in shape.
 void check_types(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out);
 void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out,
                  const char* remedy);
@@ -66,7 +67,7 @@ void check_reduction(core::CollectiveKind kind, std::string_view name, DType dty
 /// The call's own deadline, or none.
 std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
                                                         std::optional<std::chrono::nanoseconds> timeout);
-/// Members of a group are written independently of one another: none may overlap.
+/// Members of a grouped call are written independently, so none may overlap.
 void check_members(std::string_view group, Span<const NamedView> members);
 
 /// Checks a call whose output has the shape of its input.
@@ -78,15 +79,16 @@ void check_tensors(core::CollectiveKind kind, std::string_view name, const View&
     check_pair(kind, name, in, *call.output);
   }
   const bool is_usual = in.dtype() == DType::float32 && call.op <= ReduceOp::average && call.prescale == 1.0 &&
-                        call.postscale == 1.0 && !call.send_as;  // most are, and need no call to know it
+                        call.postscale == 1.0 && !call.send_as;  // true for most calls, which then need no function
+                                                                 // call
   if (core::traits_of(kind).reduces && !is_usual) check_reduction(kind, name, in.dtype(), call);
 }
 
 void check_root(core::CollectiveKind kind, std::string_view name, const Root& root);
-/// Where this rank is the root, which gets the result, but gives no output.
+/// Throws if this rank is the root, which gets the result, and gives no output.
 void check_output_at_root(core::CollectiveKind kind, std::string_view name, const std::optional<TensorView>& out,
                           const Root& root);
-/// What an alltoall needs to know of its splits, and what may be wrong with them.
+/// Checks the splits of an alltoall.
 void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape, Span<const std::int64_t> splits,
                   int size);
 /// Throws Error (invalid_argument) for a name that cannot be submitted: empty, reserved, or longer than 64 KiB.

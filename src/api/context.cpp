@@ -23,13 +23,13 @@
 namespace kolo {
 namespace {
 
-/// The process's exit status, once it ends by `exit` or by returning from main.
+/// The process's exit status, set when it calls `exit` or returns from main.
 std::atomic<int> exit_status{0};
 
-/// How long a rank that fails stays to see its departure announced.
+/// How long a failing rank waits until its departure is announced.
 constexpr std::chrono::seconds kFarewell{1};
 
-/// The process-wide state of the library: what `init` made, closed at exit if nobody has before.
+/// The process-wide state of the library: the context of `init`, which is closed at exit if it is still open.
 class Process {
  public:
   ~Process() {
@@ -38,7 +38,7 @@ class Process {
       return;
     }
     const int status = exit_status.load();
-    // Ended, but not destroyed: another thread than the one that called exit may be inside a call, or make one yet.
+    // Ended, but not destroyed: a thread other than the one that called exit may be inside a call, or make one later.
     static Context* kept = nullptr;
     kept = release().release();
     if (kept != nullptr) end(kept->impl(), {}, status != 0);
@@ -77,7 +77,7 @@ class Process {
       throw;
     }
   }
-  /// Takes it away: whoever has it ends it.
+  /// Returns the context; the caller ends it.
   std::unique_ptr<Context> release() {
     const base::MutexLock lock(mutex_);
     current_.store(nullptr, std::memory_order_release);
@@ -97,14 +97,14 @@ class Process {
     const base::MutexLock lock(mutex_);
     launcher_.note(state);
   }
-  /// For the end of the process: what was destroyed inside a callback, where nothing can be shut down.
+  /// Keeps a context until the process ends that was destroyed inside a callback, where it cannot be shut down.
   void leave_open(std::shared_ptr<detail::ContextImpl> impl) {
     const base::MutexLock lock(mutex_);
     left_open_.push_back(std::move(impl));
   }
   /// Whether this process is a fork of the one that made this.
   [[nodiscard]] bool is_inherited() const noexcept { return generation_.load() != api::fork_generation(); }
-  /// Asked by every call, so without the lock.
+  /// Every call uses it, so it does not take the lock.
   [[nodiscard]] Context* context() const noexcept { return current_.load(std::memory_order_acquire); }
 
  private:
@@ -113,15 +113,15 @@ class Process {
     const base::MutexLock lock(mutex_);
     return launcher_.bootstrap(options);
   }
-  /// Throws Error (unsupported) in a process that was forked while its parent had a context, or made one. Where it had
-  /// none, nobody was in here, and the child makes this its own.
+  /// Throws Error (unsupported) in a process that was forked while its parent had a context, or made one. If the parent
+  /// had none, this object is unused, and the child uses it as its own.
   void check_own() {
     if (!is_inherited()) return;
     if (api::contexts_are_inherited()) api::throw_inherited();
     generation_ = api::fork_generation();
   }
-  /// In a forked child: what is here is the parent's. Without the mutex: one of the parent's threads may have held it
-  /// at the fork.
+  /// In a forked child: keeps the parent's objects without destroying them. Without the mutex, because a thread of the
+  /// parent may have held it at the fork.
   void keep_all() noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
     static_cast<void>(context_.release());
     for (auto& impl : left_open_) api::keep_inherited(std::move(impl));
@@ -140,9 +140,9 @@ class Process {
 
 Process& process() {
   static Process instance;
-  // Registered behind its destructor, and so called before it.
+  // Registered after the destructor, and therefore called before it.
   static const bool asks = ::on_exit([](int status, void*) { exit_status.store(status); }, nullptr) == 0;
-  static_cast<void>(asks);  // else the status is taken for 0
+  static_cast<void>(asks);  // if it fails, the status counts as 0
   return instance;
 }
 
@@ -153,7 +153,7 @@ Context* find_context() noexcept { return bound_context != nullptr ? bound_conte
 constexpr const char* kUnwinding =
     "its text is known on that rank only (kolo::abandon, called in a handler, sends it to all ranks)";
 
-/// Whether a destructor runs inside a callback of on_done, where the context cannot be shut down; says so.
+/// Whether a destructor runs inside a callback of on_done, where the context cannot be shut down. Logs that.
 bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
   if (!impl.engine().in_callback()) return false;
   impl.engine().logger().write(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a `Context` is made of: an engine, and what it was assembled from.
+// The state of a `Context`: an engine, and what it was assembled from.
 #pragma once
 
 #include <memory>
@@ -18,20 +18,20 @@
 
 namespace kolo::detail {
 
-/// What a call needs of its group.
+/// The parts of a group that a call needs.
 struct GroupParts {
   engine::Engine& engine;
   engine::SetState& set;
 };
 
-/// What all copies of a group of some ranks share.
+/// The state that all copies of a group of some ranks share.
 class Membership {
  public:
   /// No member.
   Membership() noexcept = default;
   Membership(const std::shared_ptr<engine::Engine>& engine, engine::SetStatePtr state) noexcept
       : engine_(engine), state_(std::move(state)) {}
-  /// This rank has done with the group.
+  /// Drops the set: the last copy of the group is destroyed.
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -47,8 +47,8 @@ class Membership {
 
 class ContextImpl {
  public:
-  /// `connections`: descriptors by which others hear of the end of this process. `carrier`: what carries data between
-  /// nodes, in words; empty with one node. `routes`: those inside a node, a line for each collective.
+  /// `connections`: descriptors by which others notice the end of this process. `carrier`: the description of the
+  /// transport between nodes; empty with one node. `routes`: those inside a node, a line for each collective.
   ContextImpl(std::unique_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<engine::Engine> engine,
               std::shared_ptr<transport::NodeLink> link, std::shared_ptr<transport::Regions> regions,
               std::unique_ptr<const api::ClosedInChildren> connections, std::string carrier, std::string routes)
@@ -56,7 +56,7 @@ class ContextImpl {
         engine_(std::move(engine)), connections_(std::move(connections)), carrier_(std::move(carrier)),
         routes_(std::move(routes)) {}
 
-  /// Gives everything back, behind `close`; groups may hold what is left.
+  /// Releases everything, after `close`. Groups may still hold the rest.
   void dissolve() noexcept {
     connections_.reset();
     engine_.reset();
@@ -73,15 +73,15 @@ class ContextImpl {
   [[nodiscard]] std::string describe_bootstrap() const { return bootstrap_->describe(); }
   [[nodiscard]] const std::string& describe_carrier() const noexcept { return carrier_; }
   [[nodiscard]] const std::string& describe_routes() const noexcept { return routes_; }
-  /// Ends the engine; while an exception unwinds (`reason` is not empty), or in a `hurry`, without waiting for the
-  /// others. Not inside a callback of on_done.
+  /// Ends the engine. If an exception ends the context (`reason` is not empty), or with `hurry`, it does not wait for
+  /// the others. Not inside a callback of on_done.
   void close(const std::string& reason, bool hurry = false) noexcept;
-  /// Processes that are forked from now on may be ranks. Behind the end of the engine.
+  /// Processes that are forked from now on may be ranks. Call it after the end of the engine.
   void forget_connections() noexcept { connections_.reset(); }
-  /// Whether this process is a fork of the one that made it: then its threads are not there, and it can neither be used
-  /// nor destroyed.
+  /// Whether this process is a fork of the one that made the context. Then the context's threads do not exist, and it
+  /// can neither be used nor destroyed.
   [[nodiscard]] bool is_inherited() const noexcept { return !origin_.is_here(); }
-  /// That its end matters to the launcher, through whose MPI it was made.
+  /// Notes that the context was made through the launcher's MPI, whose finalisation depends on how it ends.
   void belong_to_job() noexcept { of_job_ = true; }
   [[nodiscard]] bool of_job() const noexcept { return of_job_; }
 

@@ -41,7 +41,7 @@ void wait_on(Handle& handle, StreamHandle stream) {
   if (operation.device() != DeviceKind::cuda) {
     throw Error(ErrorCode::invalid_argument, "wait_on is for operations on tensors of a CUDA device; use wait()");
   }
-  refuse_capture(native(Stream{stream}));  // also where the operation is done, and nothing is given to the stream
+  refuse_capture(native(Stream{stream}));  // also if the operation is done, and the stream gets no work
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
   if (const data::DeviceEventPtr end = engine ? engine->wait_enqueued(operation) : nullptr) {
     end->hold_back(Stream{stream});

@@ -17,7 +17,7 @@
 
 namespace kolo::api {
 
-/// In the child, where only what is safe in a signal handler may be called.
+/// Runs in the child, where only async-signal-safe functions may be called.
 void close_in_child(const ClosedInChildren& inherited) noexcept {
   for (const ClosedInChildren::Descriptor& one : inherited.descriptors_) {
     struct stat file = {};
@@ -27,7 +27,7 @@ void close_in_child(const ClosedInChildren& inherited) noexcept {
 
 namespace {
 
-/// Process-wide, as handlers of fork are, and never destroyed: those cannot be taken back.
+/// Process-wide, as fork handlers are, and never destroyed, because fork handlers cannot be removed.
 struct Registry {
   base::Mutex mutex;
   std::set<const ClosedInChildren*> all KOLO_GUARDED_BY(mutex);
@@ -38,7 +38,7 @@ struct Registry {
   [[nodiscard]] bool is_used() const KOLO_REQUIRES(mutex) { return !all.empty() || in_the_making > 0; }
 };
 
-/// Asked by every call on a handle.
+/// Every call on a handle reads it.
 constinit std::atomic<std::uint32_t> generation{0};
 
 Registry& registry() {
@@ -46,7 +46,7 @@ Registry& registry() {
   return instance;
 }
 
-// From the first to one of the others the mutex is held.
+// before_fork acquires the mutex, and each of the two others releases it.
 void before_fork() KOLO_ACQUIRE(registry().mutex) { registry().mutex.lock(); }
 void after_fork_in_parent() KOLO_RELEASE(registry().mutex) { registry().mutex.unlock(); }
 void after_fork_in_child() KOLO_RELEASE(registry().mutex) {

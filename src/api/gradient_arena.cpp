@@ -23,18 +23,18 @@
 namespace kolo {
 namespace {
 
-/// What of memory a tensor may not begin beyond: sizes stay far from overflow.
+/// The greatest size of an arena, far from overflow.
 constexpr std::size_t kMost = std::size_t{1} << 47;
 
-/// What a rank of the group is called in messages.
+/// A rank's name in messages.
 std::string name_of(const Group& group, std::size_t rank) {
   return "rank " + std::to_string(group.set().members[rank]);
 }
 
-/// Part of the names of its collectives, and, escaped, the beginning of its messages.
+/// A part of the names of the arena's collectives, and, escaped, the beginning of its messages.
 std::string subject(const std::string& name) { return "GradientArena(" + name + ")"; }
 
-/// Everyone's bytes, through collectives of this name: with the deadlines and errors that all have.
+/// Exchanges bytes through collectives of this name, with the usual deadlines and errors.
 std::vector<std::string> meet(const Group& group, const std::string& name, const std::string& mine) {
   const auto length = static_cast<std::int64_t>(mine.size());
   const Tensor lengths = allgather(group, name + " lengths", ConstTensorView(&length, DType::int64, Shape{1}));
@@ -48,7 +48,7 @@ std::vector<std::string> meet(const Group& group, const std::string& name, const
   return result;
 }
 
-/// One rank's word in the meeting of an arena.
+/// One rank's request for an arena.
 struct Wish {
   transport::Regions::Serial serial = 0;  ///< rank 0's proposal
   std::uint64_t bytes = 0;
@@ -103,7 +103,7 @@ void check_agreement(const Group& group, const std::string& name, const std::vec
 /// The number of an arena that is being made. It becomes free again when the arena fails.
 class Reservation {
  public:
-  /// The meeting: all ask for the same size in the same kind of memory, and take a number that is free on all of them.
+  /// All ranks must ask for the same size in the same kind of memory. They take a number that is free on all of them.
   Reservation(const Group& group, std::shared_ptr<transport::Regions> regions, const std::string& name,
               std::size_t bytes, DeviceKind kind)
       : regions_(std::move(regions)) {
@@ -117,7 +117,7 @@ class Reservation {
   [[nodiscard]] transport::Regions::Id id() const noexcept { return id_; }
 
  private:
-  /// False, on all ranks: one has taken the number meanwhile, for an arena with other ranks.
+  /// False, on all ranks, if one has taken the number meanwhile for an arena with other ranks.
   bool try_to_reserve(const Group& group, const std::string& name, std::size_t bytes, DeviceKind kind) {
     const std::vector<int>& members = group.set().members;
     Wish mine{0, bytes, static_cast<std::uint64_t>(kind), regions_->retired(), regions_->taken()};
@@ -153,7 +153,7 @@ class Reservation {
   transport::Regions::Id id_;
 };
 
-/// Throws on every rank what went wrong on one of them.
+/// If it failed on one rank, throws that rank's error on every rank.
 void fail_together(const Group& group, const std::string& name, const std::string& step, const Status& problem) {
   std::string mine = problem.message();
   if (!problem.ok()) mine.insert(mine.begin(), static_cast<char>(problem.code()));
@@ -171,7 +171,7 @@ class Memory {
   virtual ~Memory() = default;
   [[nodiscard]] virtual std::byte* data() const noexcept = 0;
   [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
-  /// A tensor takes these bytes of it.
+  /// A tensor occupies these bytes.
   virtual void allocated(std::size_t offset, std::size_t tensor_bytes, std::size_t room) = 0;
 };
 
@@ -187,7 +187,7 @@ class HostMemory final : public Memory {
         [&] { group.impl().engine().check_usable(); });
     id_ = reservation.id();
     regions_->add(id_, region_, members);
-    // Nobody uses it before all know it.
+    // No rank uses the region before all have added it.
     barrier_async(group, name + " ready").wait();
   }
   ~HostMemory() override {
@@ -220,7 +220,7 @@ class DeviceMemory final : public Memory {
     region_ = backend.ask_region(reservation.id().number, bytes, group.set().members);
     Status problem;
     try {
-      // It says to the thread that gives work to the device that there is something to do.
+      // An empty all-reduce wakes the thread that gives work to the device.
       allreduce_async(group, name + " memory", TensorView(nullptr, DType::uint8, Shape{0}, device)).wait();
       data_ = region_->memory();
     } catch (const Error& error) {
@@ -352,7 +352,7 @@ std::size_t room_for_gradients(Span<Parameter> parameters) {
   return bytes;
 }
 
-/// Where all gradients lie: on the CPU, or on one device.
+/// The device of all gradients: the CPU, or one GPU.
 Device device_of_gradients(Span<Parameter> parameters, const std::string& name) {
   const Parameter* first = nullptr;
   for (const Parameter& parameter : parameters) {

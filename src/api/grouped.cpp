@@ -22,7 +22,7 @@ namespace {
   throw Error(ErrorCode::invalid_argument, "grouped call " + base::quoted(name) + ": " + why);
 }
 
-/// Each call has tensors, and is one that its operation can end for all.
+/// Checks that a call has tensors, and is of a kind that can be grouped.
 void check_kind(std::string_view name, const detail::CallParts& call, std::size_t number) {
   const std::string which = "call " + std::to_string(number);
   if (call.owns_result) refuse_group(name, which + " owns its result; use the call with _into, and give the output");
@@ -31,7 +31,7 @@ void check_kind(std::string_view name, const detail::CallParts& call, std::size_
                  which + " is a barrier or a grouped call itself; only calls with tensors of their own are grouped");
 }
 
-/// Memory that a call reads, or writes.
+/// Memory that a call reads or writes.
 struct Use {
   const std::byte* begin = nullptr;
   std::int64_t bytes = 0;
@@ -39,7 +39,7 @@ struct Use {
   std::size_t call = 0;
 };
 
-/// What one call writes no other may use.
+/// Throws if one call writes memory that another one uses.
 void check_memory(std::string_view name, Span<const Call> calls) {
   std::vector<Use> uses;
   const auto add = [&](const auto& view, bool written, std::size_t call) {
@@ -62,7 +62,7 @@ void check_memory(std::string_view name, Span<const Call> calls) {
   }
 }
 
-/// What calls of a group have in common.
+/// The part of a signature that all calls of a group have in common.
 core::Signature without_tensors(core::Signature signature) {
   signature.tensors.clear();
   return signature;
@@ -86,7 +86,7 @@ void check_alike(std::string_view name, const Request& first, const Request& oth
                          std::to_string(number) + "; they may differ in their tensors alone");
 }
 
-/// Makes them one: the tensors of `other` come last.
+/// Appends the tensors of `other`.
 void append(Request& group, Request other) {
   core::Signature& signature = group.signature;
   signature.tensors.insert(signature.tensors.end(), other.signature.tensors.begin(), other.signature.tensors.end());

@@ -36,7 +36,7 @@ namespace {
   throw Error(ErrorCode::invalid_argument, "Group::of: " + reason);
 }
 
-/// As ranks of the world.
+/// Checks the members. Returns them as ranks of the world.
 std::vector<std::int32_t> checked_members(const engine::SetState& parent, const std::vector<int>& ranks) {
   if (ranks.empty()) refuse("the list of ranks is empty; give those that shall be in the group, this one among them");
   std::vector<bool> is_in(static_cast<std::size_t>(parent.topology.size));
@@ -82,7 +82,7 @@ Group Group::split(int color, int key) const {
   struct Word {
     int color;
     int key;
-    int rank;  // some may have joined, and say nothing
+    int rank;  // ranks that have joined send none, so the rank is sent, too
   };
   const int own[] = {color, key, rank(*this)};
   const Tensor all = gather_words(*this, const_view(own, Shape{1, 3}));

@@ -29,7 +29,7 @@ detail::HandleState& Handle::state() const {
 }
 
 namespace {
-/// The engine of an operation that is open; null when it is done meanwhile, and its context gone.
+/// The engine of an open operation; null if the operation is done and its context destroyed.
 std::shared_ptr<engine::Engine> engine_of(const detail::HandleState& operation) {
   std::shared_ptr<engine::Engine> engine = operation.engine.lock();
   KOLO_CHECK(engine != nullptr || operation.done()) << "a context went before its operations were done";
@@ -46,7 +46,7 @@ void note_interest(detail::HandleState& operation) {
   if (const auto engine = engine_of(operation)) engine->note_interest(operation);
 }
 
-/// Ends an operation whose memory the caller wants back. When other ranks will come for it nobody can say, so it ends
+/// Ends an operation whose memory the caller wants back. It is unknown when other ranks will submit it, so it ends
 /// together with this rank's part of the job, unless there are no other ranks.
 void end_open(engine::Engine& engine, detail::HandleState& operation, const std::string& reason) {
   const bool is_alone = engine.topology().size == 1 && operation.message == nullptr;
@@ -54,12 +54,12 @@ void end_open(engine::Engine& engine, detail::HandleState& operation, const std:
   engine.end_now(operation, reason);
 }
 
-/// Of a handle that an exception destroys.
+/// Ends the operation of a handle that an exception destroys.
 void end_unwound(engine::Engine& engine, detail::HandleState& operation) {
   if (operation.message != nullptr) {
     return end_open(engine, operation, "an exception has destroyed the handle of this message");
   }
-  engine.await_if_deserted(operation);  // then this exception is only a consequence of that
+  engine.await_if_deserted(operation);  // another rank has left, and this exception is only a consequence
   if (operation.done()) return;
   end_open(engine, operation,
            "it destroyed the handle of an open operation (" +
@@ -109,7 +109,7 @@ bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
 
 std::vector<int> Handle::late_ranks_ns(std::chrono::nanoseconds patience) const {
   static_cast<void>(state());
-  const auto engine = state_->engine.lock();  // null: it is done, and its context gone
+  const auto engine = state_->engine.lock();  // null: the operation is done, and its context destroyed
   return engine ? engine->late_ranks(state_, base::after(base::now(), patience)) : std::vector<int>();
 }
 
@@ -128,12 +128,12 @@ std::optional<Status> Handle::status() const {
 void Handle::on_done(std::function<void(const Status&)> callback) {
   if (!callback) throw Error(ErrorCode::invalid_argument, "on_done needs something to call");
   detail::HandleState& operation = state();
-  note_interest(operation);  // which may complete it: then nobody need be woken to call back
+  note_interest(operation);  // which may complete it: then no thread must be woken for the callback
   if (operation.add_callback(callback)) return;
   if (const auto engine = operation.engine.lock()) {
     engine->call_back(std::move(callback), operation.outcome());
   } else {
-    engine::call_back(callback, operation.outcome(), base::Logger());  // its context is gone, and its log with it
+    engine::call_back(callback, operation.outcome(), base::Logger());  // its context is destroyed, and so is the log
   }
 }
 
@@ -146,7 +146,7 @@ void wait_for_all(const std::vector<detail::HandleState*>& operations) {
              !operations[at]->engine.owner_before(operation->engine);
     };
     for (end = at + 1; end < operations.size() && same(operations[end]);) ++end;
-    if (const auto engine = operations[at]->engine.lock()) {  // else they are done
+    if (const auto engine = operations[at]->engine.lock()) {  // without an engine they are done
       engine->wait_all(Span<detail::HandleState* const>(operations.data() + at, end - at), std::nullopt);
     }
   }
@@ -171,7 +171,7 @@ void detail::wait_all(Span<const Handle* const> handles) {
 }
 
 namespace {
-/// The operation of a future that has been waited for, once.
+/// The operation of a future whose result is taken. Throws if it has been taken before.
 detail::HandleState& result_of(const Handle& handle) {
   detail::HandleState& operation = detail::HandleAccess::state(handle);
   if (!operation.room.owns_result) {

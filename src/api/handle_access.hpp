@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a handle to what it points to.
+// Access to the operation behind a handle.
 #pragma once
 
 #include <kolo/handle.hpp>

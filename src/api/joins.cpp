@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank says of its data: that a step ends here, or that there is no more.
+// end_step and join.
 #include <optional>
 #include <string>
 

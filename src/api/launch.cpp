@@ -28,7 +28,7 @@ std::unique_ptr<detail::BootstrapHolder> solo_bootstrap() {
 
 namespace {
 
-/// Of this variable alone: what is wrong with others the start will say, to all ranks.
+/// Reads only this variable. The start reports errors in others, to all ranks.
 bool wants_to_be_alone(const base::Lookup& environment) {
   constexpr std::string_view kAlone = "KOLO_ALONE";
   try {
@@ -49,7 +49,7 @@ constexpr const char* kRemedy =
     "Kolo with MPI (KOLO_WITH_MPI=ON)";
 #endif
 
-/// The program's options, and then the process's environment.
+/// Looks up the program's options first, and then the process's environment.
 base::Lookup environment_of(const Options& options) {
   return [process = base::process_environment(), chosen = options.settings](const char* name) {
     const auto own = chosen.find(name);
@@ -68,8 +68,9 @@ launch::Situation situation_of(const Options& options) {
   return situation;
 }
 
-/// What launchers call the number of processes. Those of mpirun, torchrun and horovodrun go before Slurm's, under which
-/// they may run; and Slurm's is that of a step, for a batch script has the job's though it is alone.
+/// The launchers' variables for the number of processes. Those of mpirun, torchrun and horovodrun go before Slurm's,
+/// because these may run under Slurm. Slurm's variable is that of a step: a batch script has the job's, although it is
+/// one process.
 constexpr std::array kSizes = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",     "MV2_COMM_WORLD_SIZE",
                                "WORLD_SIZE",           "HOROVOD_SIZE", "SLURM_STEP_NUM_TASKS"};
 
@@ -90,7 +91,8 @@ void expect_all_processes(const base::Lookup& environment, int found) {
 
 namespace {
 
-/// A launcher inside the one that says "one rank" has started several: each of them would be alone.
+/// Throws if one launcher's variables say "one rank", but another launcher has started several processes: each would be
+/// alone.
 void expect_one_process(const base::Lookup& environment, const std::string& size_name) {
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
     const std::optional<std::string> text = environment(variable);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls of include/kolo/point_to_point.hpp: each checks its arguments, and hands a message to the engine.
+// The calls of include/kolo/point_to_point.hpp: each checks its arguments, and gives a message to the engine.
 #include <kolo/point_to_point.hpp>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ void check_rank(const char* call, const char* which, int rank, const engine::Set
                    "; give one from 0 to " + std::to_string(set.topology.size - 1) + or_else);
 }
 
-/// Of a tensor on a device: whether this rank can use that.
+/// For a tensor on a device: throws unless this rank can use the device.
 void check_device(const char* call, const engine::Engine& engine, Device device) {
   if (device.kind == DeviceKind::cpu) return;
   const std::string where = "its tensor lies on " + to_string(device) + ", but ";
@@ -69,7 +69,7 @@ void check_device(const char* call, const engine::Engine& engine, Device device)
   }
 }
 
-/// What sends and receives have in common.
+/// The parts of a message that sends and receives have in common.
 Message message_of(Message::Way way, const engine::SetState& set, const ConstTensorView& tensor, int peer, int tag) {
   Message message;
   message.way = way;
@@ -132,7 +132,7 @@ std::unique_ptr<std::byte[]> host_memory(const char* call, std::uint64_t bytes) 
   }
 }
 
-/// The operation of a message, whose data lies elsewhere where its tensor is a device's.
+/// The operation of a message. For a device's tensor its data is in memory of the host.
 std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const detail::GroupParts& parts,
                                                        Message message, const ConstTensorView& tensor) {
   auto operation = std::make_shared<engine::MessageOperation>();
@@ -157,7 +157,7 @@ std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const d
   return operation;
 }
 
-/// Sends or receives; the message then has its outcome.
+/// Sends or receives, and waits; the message then has its outcome.
 void transfer(const char* call, const detail::GroupParts& parts, Message& message, const ConstTensorView& tensor,
               const std::optional<std::chrono::nanoseconds>& timeout) {
   if (tensor.device().kind == DeviceKind::cpu) {

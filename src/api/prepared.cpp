@@ -13,7 +13,7 @@ namespace kolo {
 
 namespace {
 
-/// What is known of the results, one for each tensor where the calls know of one.
+/// The outputs that the calls give, one for each tensor.
 std::vector<detail::RoomGiven> rooms_of(const api::Request& request) {
   std::vector<detail::RoomGiven> rooms;
   rooms.push_back(static_cast<const detail::RoomGiven&>(request.room));
@@ -81,7 +81,7 @@ class Prepared::Impl {
   }
 
   const api::Origin origin_ = {};
-  const Group group_;  // lives as long as this
+  const Group group_;  // keeps the group alive
   std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<const core::Signature> signature_;
   const engine::Buffers buffers_;
@@ -91,7 +91,7 @@ class Prepared::Impl {
   const Device device_;
   const std::vector<Stream> streams_;
   engine::Entry& entry_;
-  std::shared_ptr<detail::HandleState> operation_;  // reused while nobody else holds it
+  std::shared_ptr<detail::HandleState> operation_;  // reused if no handle holds it
 };
 
 Prepared::Prepared() noexcept = default;

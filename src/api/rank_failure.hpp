@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the exception of a rank's own code tells, for those who run ranks.
+// Interprets the exception of a rank's body, for run_local and run_forked.
 #pragma once
 
 #include <exception>
@@ -10,7 +10,7 @@
 
 namespace kolo::api {
 
-/// Whether this exception is the engine's fatal error: what every other rank throws as well.
+/// Whether this exception is the engine's fatal error, which every other rank throws, too.
 [[nodiscard]] bool is_fatal_error(engine::Engine& engine, const std::exception_ptr& exception);
 
 [[nodiscard]] std::string what_of(const std::exception_ptr& exception);

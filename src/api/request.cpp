@@ -30,7 +30,7 @@ std::int64_t bytes_of(const Shape& shape, DType dtype) {
   return shape.elements() * static_cast<std::int64_t>(size_of(dtype));
 }
 
-/// Makes the request of one call, a function for each kind of shapes.
+/// Makes the request of one call. It has a function for each relation between the shapes of input and output.
 class RequestMaker {
  public:
   RequestMaker(const engine::SetState& set, std::string_view name, const detail::CallParts& call)
@@ -56,7 +56,7 @@ class RequestMaker {
   void add_exchanged();
   void add_reduced_rows();
 
-  /// The input; the output, too, if the caller gives one. They may differ in shape.
+  /// Checks the input, and the output if the caller gives one. They may differ in shape.
   void check_input() const {
     if (call_.output) {
       check_types(kind_, name_, *call_.input, *call_.output);
@@ -87,7 +87,7 @@ class RequestMaker {
   void make_result(const Shape& shape) {
     request_.room.make_result(call_.input->dtype(), shape, subject(kind_, name_));
   }
-  /// A result of known size: the caller's memory, or our own.
+  /// A result of known size: memory of the caller, or allocated here.
   void* output_of(const Shape& shape) {
     if (!call_.output) make_result(shape);
     return call_.output ? call_.output->data() : request_.room.result.data();
@@ -101,7 +101,7 @@ class RequestMaker {
   Request request_;
 };
 
-/// A GPU reads aligned elements only. Collectives that move data without reducing it move bytes.
+/// A GPU reads only aligned elements. Collectives that do not reduce move bytes, so they need no alignment.
 void RequestMaker::check_aligned(const ConstTensorView& view) const {
   if (view.device().kind == DeviceKind::cpu || !traits_.reduces) return;
   const std::size_t size = size_of(view.dtype());
@@ -111,7 +111,7 @@ void RequestMaker::check_aligned(const ConstTensorView& view) const {
              std::string(to_string(view.dtype())) + "; a GPU reduces aligned elements only");
 }
 
-/// Notes where a tensor of the call lies; all lie in one place.
+/// Notes the device of a tensor; all tensors of the call must be on the same one.
 void RequestMaker::locate(const ConstTensorView& view) {
   if (request_.located && view.device() != request_.device) {
     refuse(kind_, name_,
@@ -150,7 +150,7 @@ void RequestMaker::add_tensors() {
   }
 }
 
-/// The output has the shape of the input. Of a reduce the root alone gets it.
+/// The output has the shape of the input. For a reduce only the root gets it.
 void RequestMaker::add_of_one_shape() {
   if (kind_ == CollectiveKind::reduce) check_output_at_root(kind_, name_, call_.output, root_);
   with_input(call_, [this](const auto& in) {
@@ -181,9 +181,9 @@ void RequestMaker::add_members() {
   check_members(name_, members);
 }
 
-/// Everybody's rows come to lie one after another: at every rank, or at the root alone, where an output that another
-/// rank gives is left alone, and one of our own has no rows. The input may lie at this rank's place of the output:
-/// whether it does is found out when all lengths are known.
+/// All ranks' rows one after another, on every rank or only on the root. On other ranks an output of the caller's is
+/// not written, and an allocated one has no rows. The input may lie at this rank's place in the output; that is checked
+/// when all lengths are known.
 void RequestMaker::add_gathered() {
   const ConstTensorView& in = *call_.input;
   const std::optional<TensorView>& out = call_.output;
@@ -209,7 +209,7 @@ void RequestMaker::add_gathered() {
   if (call_.owns_result && !room.is_wanted) make_result(with_rows(0, room.row));
 }
 
-/// The root's rows are dealt out. Its input and its splits alone are read.
+/// Distributes the root's rows. Only the root's input and splits are read.
 void RequestMaker::add_scattered() {
   const TensorView& out = *call_.output;
   check_view(kind_, name_, "output", out);
@@ -222,7 +222,7 @@ void RequestMaker::add_scattered() {
   request_.buffers.push_back({nullptr, static_cast<std::byte*>(out.data()), 0});
 }
 
-/// The root's part of a scatter: what it sends to whom.
+/// The root's part of a scatter: how much it sends to each rank.
 void RequestMaker::add_dealt() {
   if (!call_.input) {
     refuse(kind_, name_,
@@ -250,7 +250,7 @@ void RequestMaker::add_dealt() {
   add_buffer(in, out.data());
 }
 
-/// Every rank sends rows to every other: with splits as many as they say, else the same number.
+/// Every rank sends rows to every rank: with splits the numbers that they give, else the same number.
 void RequestMaker::add_exchanged() {
   const ConstTensorView& in = *call_.input;
   const std::optional<TensorView>& out = call_.output;
@@ -276,7 +276,7 @@ void RequestMaker::add_exchanged() {
   add_buffer(in, output_of(in.shape()));
 }
 
-/// Each rank gets its rows of what an all-reduce would give.
+/// Each rank gets its rows of an all-reduce's result.
 void RequestMaker::add_reduced_rows() {
   const ConstTensorView& in = *call_.input;
   const std::optional<TensorView>& out = call_.output;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a `Call` to a `Request`: what a call says is checked (checks.hpp) and becomes a signature, which ranks compare,
-// and buffers. submit.hpp submits requests.
+// Makes a `Request` from a `Call`: checks the call (checks.hpp), and makes a signature, which ranks compare, and
+// buffers. submit.hpp submits requests.
 #pragma once
 
 #include <chrono>
@@ -24,12 +24,13 @@ namespace kolo::api {
 struct Request {
   core::Signature signature;
   engine::Buffers buffers;
-  Span<const NamedView> members;  ///< of a grouped all-reduce: the caller's, for as long as the call lasts
+  Span<const NamedView> members;  ///< of a grouped all-reduce: the caller's list, valid during the call
   std::optional<std::chrono::nanoseconds> timeout;
   bool located = false;
-  Device device = cpu();        ///< of all tensors; once located
-  std::vector<Stream> streams;  ///< that have work to do on the tensors first; each once
-  detail::ResultRoom room;      ///< for what the ranks find out together, and what is known at the call to be ours
+  Device device = cpu();        ///< the device of all tensors, once it is known
+  std::vector<Stream> streams;  ///< streams whose work on the tensors comes first, each once
+  detail::ResultRoom room;      ///< room for results whose size depends on all ranks, and for results that the library
+                                ///< allocates
   std::vector<detail::ResultRoom> more_rooms;  ///< of a grouped call's other tensors
   engine::Splits splits;
   std::vector<std::int64_t> received_splits;
@@ -41,15 +42,14 @@ Request make_request(const engine::SetState& set, std::string_view name, const C
 Request make_grouped_request(const engine::SetState& set, std::string_view name, Span<const Call> calls);
 
 /// Puts the names of a grouped all-reduce's members into its signature, for the sentence about ranks that disagree.
-/// Whoever sees the signature for the first time does it: a known one has them. Throws Error (invalid_argument) when
-/// two are equal.
+/// Call it for a new signature; a known one has the names already. Throws Error (invalid_argument) if two are equal.
 void name_members(std::string_view group, Request& request);
 
-/// The root that a call names; of a kind that has none, rank 0.
+/// The root that a call names; rank 0 for a kind without a root.
 inline Root root_of(const engine::SetState& set, const detail::CallParts& call) noexcept {
   return {call.root, set.topology.size, set.topology.rank};
 }
-/// The collective that ranks know the call by. A list of calls has none of its own.
+/// The kind of the call in messages between ranks. A list of calls has no kind of its own.
 inline core::CollectiveKind kind_of(const detail::CallParts& call) noexcept {
   using core::CollectiveKind;
   switch (call.kind) {
@@ -76,25 +76,25 @@ inline core::CollectiveKind kind_of(const detail::CallParts& call) noexcept {
   }
   return CollectiveKind::barrier;
 }
-/// The type in which elements travel. Of a call that has been checked.
+/// The type in which elements are sent. The call must have been checked.
 inline core::Wire wire_of(const detail::CallParts& call) noexcept {
   if (!call.send_as) return core::Wire::own;
   return *call.send_as == DType::float16 ? core::Wire::float16 : core::Wire::bfloat16;
 }
-/// Calls without a name have an order instead of a priority.
+/// 0 for calls without a name, which run in their order.
 inline int priority_of(std::string_view name, const detail::CallParts& call) noexcept {
   return name.empty() ? 0 : call.priority;
 }
-/// The signature without its tensors. Of a call that has been checked.
+/// The signature without its tensors. The call must have been checked.
 core::Signature signature_of(core::CollectiveKind kind, std::string_view name, const detail::CallParts& call);
 
-/// Calls `body` with the view that the call reads, which there must be, as the caller gave it: views are long, and
-/// programs make many small calls.
+/// Calls `body` with the view that the call reads, without a copy: views are long, and programs make many small calls.
+/// There must be such a view.
 template <class Body>
 decltype(auto) with_input(const detail::CallParts& call, const Body& body) {
   return call.in_place ? body(*call.output) : body(*call.input);
 }
-/// Where the tensor of a call lies whose output, if this rank gets one, has the shape of its input.
+/// The buffer of a call whose output, if this rank gets one, has the shape of its input.
 template <class View>
 engine::Buffer buffer_of(core::CollectiveKind kind, const detail::CallParts& call, const View& in, const Root& root) {
   const bool gets = call.output && (kind != core::CollectiveKind::reduce || root.is_here());

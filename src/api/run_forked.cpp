@@ -34,14 +34,14 @@ namespace {
 
 constexpr const char* kHost = "127.0.0.1";
 
-/// What a rank reports of its end. `start`: the sentence says whose fault it is. `repeat`: it tells of a fatal error
-/// that is another rank's.
+/// The kinds of a rank's report of its end. `start`: the sentence names the rank that failed. `repeat`: it repeats
+/// another rank's fatal error.
 constexpr const char* kDone = "done";
 constexpr const char* kStart = "start";
 constexpr const char* kCause = "cause";
 constexpr const char* kRepeat = "repeat";
 
-/// What a fork would break, or ignore.
+/// Throws if the process has state that a fork would break or ignore.
 void require_fresh_process(const Options& options) {
   const auto refuse = [](const char* why) {
     throw Error(ErrorCode::invalid_argument, std::string("run_forked: ") + why);
@@ -86,7 +86,7 @@ void send_report(int fd, const std::string& report) noexcept {
   std::size_t sent = 0;
   while (sent < report.size()) {
     const ssize_t more = ::write(fd, report.data() + sent, report.size() - sent);
-    if (more < 0 && errno != EINTR) return;  // nobody is there to read it
+    if (more < 0 && errno != EINTR) return;  // the parent does not read it any more
     if (more > 0) sent += static_cast<std::size_t>(more);
   }
 }
@@ -96,7 +96,7 @@ int report_failure(int report, const char* kind, const std::exception_ptr& excep
   return EXIT_FAILURE;
 }
 
-/// Of this process's rank; null, and the failure is reported, when the start fails.
+/// Makes this rank's context. Null if the start fails; the failure is then reported.
 std::shared_ptr<detail::ContextImpl> join_meeting(const launch::Start& start, const Options& options, int report) {
   try {
     return api::assemble(std::move(api::meet(start, options)->bootstrap), options);
@@ -106,7 +106,7 @@ std::shared_ptr<detail::ContextImpl> join_meeting(const launch::Start& start, co
   }
 }
 
-/// Why a rank did not do what it should; of which kind.
+/// Why a rank failed, and the kind of its report.
 struct Failure {
   std::string kind;
   Status status;
@@ -119,7 +119,7 @@ std::optional<Failure> failure_of(const launch::Ending& ending) {
   }
   const std::vector<std::string> fields = base::split_fields(ending.report);
   if (fields.size() != 3 || (fields[0] == kDone && ending.status == 0)) return std::nullopt;
-  if (fields[0] == kDone) {  // it was done, and failed at its very end
+  if (fields[0] == kDone) {  // its body was done, and it failed while it ended
     return Failure{kCause, Status(ErrorCode::rank_lost, rank + " " + launch::describe_status(ending.status))};
   }
   return Failure{fields[0],
@@ -151,7 +151,7 @@ void run_forked(int ranks, const std::function<void()>& body, const Options& opt
   start.place = {0, ranks, "the rank", "the size"};
   Options own = options;
   own.settings.insert_or_assign("KOLO_JOB_KEY", base::hex_of(base::random_word()));
-  // In the process of one rank; its exit status.
+  // Runs in the process of one rank; returns its exit status.
   const launch::Outcome outcome = launch::run_processes(ranks, [&](int rank, int report) {
     start.place.rank = rank;
     const std::shared_ptr<detail::ContextImpl> impl = join_meeting(start, own, report);
@@ -204,7 +204,7 @@ int run_program(int ranks, const std::vector<std::string>& command) {
         ::execvpe(arguments.front(), arguments.data(), environment.data());
         const int error = errno;
         std::fprintf(stderr, "kolo-run: cannot run %s: %s\n", words.front().c_str(), base::errno_text(error).c_str());
-        return error == ENOENT ? 127 : 126;  // as a shell says it
+        return error == ENOENT ? 127 : 126;  // the exit statuses of a shell
       },
       launch::Descendants::ended);
   if (outcome.signal) return 128 + *outcome.signal;

@@ -20,15 +20,15 @@
 namespace kolo {
 namespace {
 
-/// The exception that ended the world, and whose it was: the first one that does not only repeat another rank's.
+/// The exception that ended the world, and its rank: the first exception that does not repeat another rank's.
 class FirstFailure {
  public:
-  /// `rank`: none when the sentence says whose fault it is. `repeats`: the exception tells of a fatal error that may be
-  /// another rank's exception.
+  /// `rank`: empty if the sentence names the rank itself. `repeats`: the exception is a fatal error that another rank's
+  /// exception may have caused.
   void note(std::optional<int> rank, std::exception_ptr what, bool repeats = false) {
     const base::MutexLock lock(mutex_);
     Failure& first = repeats ? repeat_ : cause_;
-    // What is held is dropped behind the ranks' ends: they may use it.
+    // The exception is destroyed after the ranks have ended, because they may use it.
     if (!first.what) first = {rank, std::move(what)};
   }
   void rethrow() const {

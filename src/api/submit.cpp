@@ -28,7 +28,7 @@ void settle_device(const detail::GroupParts& group, std::string_view name, Reque
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
     const engine::Buffer& buffer = request.buffers[i];
     core::TensorSignature& tensor = request.signature.tensors[i];
-    // What is sent as another type is copied, wherever it lies.
+    // A tensor that is sent as another type is copied, also from an arena.
     if (buffer.input != buffer.output || core::wire_of(tensor.dtype, request.signature.wire) != core::Wire::own) {
       continue;
     }
@@ -62,7 +62,7 @@ class Claim {
   engine::Entry* entry_;
 };
 
-/// Gives an operation what it needs of the request.
+/// Moves the request's parts into the operation.
 void fill(engine::Engine& engine, detail::HandleState& operation, Request& request) {
   operation.ready = record(engine, request.device, request.streams);
   operation.buffers = std::move(request.buffers);
@@ -73,7 +73,7 @@ void fill(engine::Engine& engine, detail::HandleState& operation, Request& reque
   operation.received_splits = std::move(request.received_splits);
 }
 
-/// All of a submission that may throw.
+/// The part of a submission that may throw.
 std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Claim& claim, Request request) {
   engine::Entry& entry = claim.entry();
   const bool known = entry.signature && *entry.signature == request.signature;
@@ -93,7 +93,7 @@ std::shared_ptr<detail::HandleState> submit(engine::Engine& engine, Claim& claim
   return operation;
 }
 
-/// Waits for the operation of a blocking call, whose memory is the caller's, and throws what went wrong.
+/// Waits for the operation of a blocking call, and throws its error.
 void finish(engine::Engine& engine, detail::HandleState& operation, CallResult* result) {
   try {
     engine.wait(operation, std::nullopt);
@@ -106,8 +106,8 @@ void finish(engine::Engine& engine, detail::HandleState& operation, CallResult* 
     *result = {std::move(operation.room.result), std::move(operation.received_splits)};
 }
 
-/// All of a call without a name that may throw. It comes before the call takes its number: a call that throws on one
-/// rank alone has not been made.
+/// The part of a call without a name that may throw. It comes before the call takes its number: a call that throws on
+/// one rank alone does not count as made.
 std::shared_ptr<detail::HandleState> make_call(engine::Engine& engine, engine::SetState& set, Request request) {
   if (!request.members.empty()) name_members({}, request);
   auto operation = std::make_shared<detail::HandleState>();
@@ -140,7 +140,7 @@ class Turn {
   bool is_over_ = false;
 };
 
-/// A call that does not avoid the log.
+/// Makes a call through the log.
 void run_by_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail::HandleState>& operation,
                 CallResult* result) {
   turn.give_to_log(operation);
@@ -149,7 +149,7 @@ void run_by_log(engine::Engine& engine, Turn& turn, const std::shared_ptr<detail
 
 data::Piece piece_of(const engine::Buffer& buffer) { return {buffer.input, buffer.output, buffer.elements}; }
 
-/// A call on the CPU's memory avoids the log if that is possible; whether it did.
+/// Makes a call on the CPU's memory by the shortcut, if that is possible. Returns whether it did.
 bool run_by_shortcut(Turn& turn, Request& request) {
   const core::Signature& signature = request.signature;
   data::SmallCall call;
@@ -176,9 +176,9 @@ bool same_bits(double a, double b) noexcept {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-/// Whether a call is a *plain* one: of one tensor in the CPU's memory, with an output of the same shape. Training makes
-/// these most. They are compared with what the name, or the call, meant last time, and become a `Request` only when
-/// they differ.
+/// Whether a call is *plain*: of one tensor in the CPU's memory, with an output of the same shape. Most calls of a
+/// training are. A plain call is compared with the last call of its name (or the last unnamed call), and becomes a
+/// `Request` only if it differs.
 bool is_plain(const detail::CallParts& call) noexcept {
   const auto on_cpu = [](const auto& view) { return !view || view->device().kind == DeviceKind::cpu; };
   return core::traits_of(kind_of(call)).keeps_shape && call.kind != detail::CallKind::grouped_allreduce &&
@@ -220,7 +220,7 @@ engine::Buffer buffer_of(const Plain& plain) {
   return with_input(plain.call, [&](const auto& in) { return buffer_of(plain.kind, plain.call, in, plain.root); });
 }
 
-/// What differs between an operation's calls: it may have had one before.
+/// Sets what differs from call to call: the operation may be used again.
 void set_call(detail::HandleState& operation, const Plain& plain) {
   operation.buffers.resize(1);
   operation.buffers.front() = buffer_of(plain);

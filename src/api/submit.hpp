@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a `Request` (request.hpp) to an operation that the engine takes. A call goes one of these ways:
+// Makes an operation from a `Request` (request.hpp), and gives it to the engine. A call takes one of these functions:
 //
 //   start_named            by its name; a blocking call waits for it
 //   start_unnamed          asynchronous, without a name: the order of the group's calls is the name
-//   run_blocking_unnamed   in the order of the calls, too; past the log where that is possible (control/shortcut.hpp)
+//   run_blocking_unnamed   also in the order of the calls; without the log if possible (control/shortcut.hpp)
 //
 // Prepared requests are submitted in prepared.cpp.
 #pragma once
@@ -21,17 +21,18 @@
 
 namespace kolo::api {
 
-/// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine. Notes which of them
-/// lie in an arena of the device.
+/// Throws Error (unsupported) if this engine cannot use tensors of the request's device. Notes which tensors lie in an
+/// arena of the device.
 void settle_device(const detail::GroupParts& group, std::string_view name, Request& request);
-/// Where the request's streams stand now: what its operation is held back behind. Throws Error (invalid_argument) when
-/// one of them is being captured.
+/// Records an event on each of the request's streams; the operation waits for them. Throws Error (invalid_argument) if
+/// a stream is being captured.
 std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
 
-/// Kolo's own calls have names that no program can use, so they take no place in the order of a program's calls. Only
-/// one thread at a time makes them: it holds this lock. Throws Error (invalid_argument) inside a callback.
+/// The lock for Kolo's own calls. These have names that no program can use, so they take no place in the order of a
+/// program's calls. One thread at a time makes them, and holds this lock. Throws Error (invalid_argument) inside a
+/// callback.
 [[nodiscard]] base::Mutex& lock_of_own_calls(const Group& group);
-/// As `run`, under a name that begins with "kolo.". With the lock.
+/// As `run`, under a name that begins with "kolo.". The caller holds the lock.
 void run_own(const Group& group, std::string_view name, const Call& call, CallResult* result = nullptr);
 
 }  // namespace kolo::api

@@ -41,7 +41,7 @@ std::optional<double> smallest_quota(const std::filesystem::path& mount, const s
   std::optional<double> quota = quota_in(mount);
   std::filesystem::path folder = mount;
   for (const auto& part : path.relative_path()) {
-    if (part == "..") break;  // outside of what this process sees
+    if (part == "..") break;  // outside the part that this process sees
     folder /= part;
     quota = smaller(quota, quota_in(folder));
   }

@@ -14,8 +14,8 @@ std::optional<double> parse_cpu_max(std::string_view text);
 /// The same for version 1's cpu.cfs_quota_us and cpu.cfs_period_us; a quota of -1 is none.
 std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
 /// The smallest quota of a process's control groups and their ancestors, of either version. `memberships` is the text
-/// of /proc/self/cgroup, `root` where control groups are mounted. In a container the path named may lie outside what
-/// is mounted; what is there of it and of its ancestors counts.
+/// of /proc/self/cgroup, `root` where control groups are mounted. In a container the path may lie outside the mount;
+/// the parts of it that exist count, and their ancestors.
 std::optional<double> cgroup_cpu_quota(std::string_view memberships, const std::filesystem::path& root);
 
 /// The same for this process, mounted in /sys/fs/cgroup.

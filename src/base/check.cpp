@@ -16,7 +16,7 @@ namespace {
   while (left > 0) {
     const ssize_t written = ::write(STDERR_FILENO, from, left);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;  // nobody to tell
+    if (written <= 0) break;  // the text cannot be written; abort follows
     from += written;
     left -= static_cast<std::size_t>(written);
   }
@@ -36,7 +36,7 @@ CheckFailure::~CheckFailure() {
 
 void unreachable(const char* file, int line, std::string_view message) {
   CheckFailure(file, line, "this place is unreachable").stream() << message;
-  std::abort();  // the line above does not return, which not every compiler sees
+  std::abort();  // not reached; some compilers do not see that the line above does not return
 }
 
 }  // namespace kolo::base::detail

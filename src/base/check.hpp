@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Invariants of our own. A broken one is a bug in Kolo: the process prints where and why, and aborts. Nothing here
-// throws; what the world can do to us (a bad argument, a dead rank) is an Error instead and never meets these macros.
+// Checks of invariants. A broken invariant is a bug in Kolo: the process prints where and why, and aborts. Nothing here
+// throws. What can go wrong outside Kolo (a bad argument, a dead rank) is an Error, and is not checked by these macros.
 #pragma once
 
 #include <ostream>
@@ -20,7 +20,7 @@
 
 namespace kolo::base::detail {
 
-/// Gathers the message; its end is the end of the process.
+/// Gathers the message; its destructor ends the process.
 class CheckFailure {
  public:
   CheckFailure(const char* file, int line, std::string_view condition);

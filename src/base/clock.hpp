@@ -22,7 +22,7 @@ inline constexpr Duration from_seconds(double seconds) noexcept {
   return Duration(static_cast<Duration::rep>(ticks));
 }
 
-/// `time + duration`, or the last (first) time that there is. For every duration that a user may give.
+/// `time + duration`, or the last (first) representable time. Safe for every duration that a user may give.
 inline constexpr Time after(Time time, Duration duration) noexcept {
   Duration::rep ticks = 0;
   if (__builtin_add_overflow(time.time_since_epoch().count(), duration.count(), &ticks)) {

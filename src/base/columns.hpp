@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where ranks of one node have their parts of its shared memory.
+// The parts of a node's shared memory that belong to single ranks.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,18 @@
 
 namespace kolo::base {
 
-/// A stretch of the node's shared memory for each of some of its ranks, all alike: by the rank's place among these.
+/// One block of shared memory for each of some ranks of the node, all of the same layout, by the rank's place among
+/// these.
 class Columns {
  public:
   explicit Columns(std::vector<std::byte*> begins) noexcept : begins_(std::move(begins)) {}
-  /// Those of `ranks` ranks, of `bytes` each, one behind another.
+  /// Columns of `ranks` ranks, of `bytes` each, one after another.
   static Columns in_a_row(std::byte* memory, std::size_t bytes, int ranks) {
     std::vector<std::byte*> begins(static_cast<std::size_t>(ranks));
     for (std::size_t rank = 0; rank < begins.size(); ++rank) begins[rank] = memory + rank * bytes;
     return Columns(std::move(begins));
   }
-  /// What of each begins at `offset`.
+  /// The part of each column from `offset` on.
   [[nodiscard]] Columns from(std::size_t offset) const {
     Columns rest = *this;
     for (std::byte*& begin : rest.begins_) begin += offset;

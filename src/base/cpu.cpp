@@ -38,7 +38,7 @@ std::size_t cache_bytes(const std::filesystem::path& root, int wanted) {
 }  // namespace
 
 std::vector<int> affinity() {
-  // The kernel wants a set as large as its own and says EINVAL to a smaller one.
+  // The kernel needs a set as large as its own, and returns EINVAL for a smaller one.
   for (std::size_t words = 1; words <= 1024; words *= 2) {
     std::vector<cpu_set_t> set(words);
     const std::size_t bytes = words * sizeof(cpu_set_t);
@@ -59,7 +59,7 @@ std::vector<int> affinity() {
 int usable_cpus() {
   const int allowed = static_cast<int>(affinity().size());
   const std::optional<double> quota = process_cpu_quota();
-  // Half a CPU more than whole ones does not keep another thread busy.
+  // A fraction of a CPU does not keep another thread busy.
   const int granted = quota && *quota < allowed ? static_cast<int>(*quota) : allowed;
   return std::max(granted, 1);
 }
@@ -79,7 +79,7 @@ std::string system_name(const std::filesystem::path& root) {
 }
 
 std::string machine_name(const std::filesystem::path& root) {
-  std::error_code unreadable;  // then the others must tell machines apart
+  std::error_code unreadable;  // then the other parts of the name must distinguish machines
   const std::filesystem::path network = std::filesystem::read_symlink(root / "proc/self/ns/net", unreadable);
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) throw_errno("gethostname", errno);
@@ -87,7 +87,7 @@ std::string machine_name(const std::filesystem::path& root) {
 }
 
 CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
-  std::set<std::string> systems;  // of this rank's machine, so that all its ranks count the same ones
+  std::set<std::string> systems;  // the systems of this rank's machine, so that all its ranks count the same
   for (const RankCpus& rank : ranks) {
     if (rank.machine == ranks[self].machine && !rank.system.empty()) systems.insert(rank.system);
   }
@@ -119,9 +119,9 @@ CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
 
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us) {
   using std::chrono::microseconds;
-  // A pause takes 10 to 50 ns, so these are 7 to 35 us: a peer with a CPU of its own answers within that. The active
-  // times cover some round trips of sleeping and waking (about 50 us); a thread that yields looks longer, because its
-  // looking takes nothing from others.
+  // A pause takes 10 to 50 ns, so these are 7 to 35 us: a peer with a CPU of its own answers within that time. The
+  // active times cover some round trips of sleeping and waking (about 50 us). A thread that yields looks longer,
+  // because that takes no time from others.
   constexpr WaitPolicy kOwnCpu{700, microseconds(200)};
   constexpr int kBackgroundPauses = 300;
   constexpr WaitPolicy kSharedCpu{0, microseconds(1000)};

@@ -25,58 +25,59 @@ std::vector<int> affinity();
 /// (cgroup.hpp); at least 1.
 int usable_cpus();
 
-/// The size of the cache that a core has to itself beyond the first level, in bytes; where the system does not tell
-/// (some virtual machines), 1 MiB. `root` is the file system's, for tests.
+/// The size of a core's private cache beyond the first level, in bytes; 1 MiB if the system does not tell (some virtual
+/// machines). `root` is the file system's, for tests.
 std::size_t private_cache_bytes(const std::filesystem::path& root = "/");
 
 /// The size of the third-level cache, which cores share, in bytes; 0 where the system does not tell.
 std::size_t shared_cache_bytes(const std::filesystem::path& root = "/");
 
-/// Names the running system whose CPUs these are: the same in all containers of a machine, which may share CPUs though
-/// they share nothing else. Empty where the system does not tell. `root` is the file system's, for tests.
+/// Names the running system that has these CPUs: the same in all containers of a machine, which may share CPUs and
+/// nothing else. Empty if the system does not tell. `root` is the file system's, for tests.
 std::string system_name(const std::filesystem::path& root = "/");
 
-/// Names the machine for the purpose of sharing memory: equal for processes that can hand descriptors to each other by
-/// an abstract socket. So it is made of the running system, the network namespace, which such sockets live in, and the
-/// host's name, which tells copies of one virtual machine apart. `root` is the file system's, for tests.
+/// Names the machine for sharing memory: equal for processes that can pass descriptors to each other by an abstract
+/// socket. It consists of the running system, the network namespace (abstract sockets belong to one), and the host's
+/// name, which distinguishes copies of one virtual machine. `root` is the file system's, for tests.
 std::string machine_name(const std::filesystem::path& root = "/");
 
-/// How a thread waits for something that should come soon: it looks again and again, and sleeps after a while. Between
-/// looks it pauses, or, where ranks share CPUs, yields its CPU.
+/// How a thread waits for an event that should come soon: it looks repeatedly, and sleeps after a while. Between looks
+/// it pauses, or yields its CPU if ranks share CPUs.
 struct WaitPolicy {
-  int pauses = 0;                      ///< for how long a peer with a CPU of its own is looked for; 0: ranks share CPUs
+  int pauses = 0;                      ///< how many pauses to wait for a peer that has a CPU of its own; 0: ranks share
+                                       ///< CPUs
   std::chrono::nanoseconds active{0};  ///< how long to look before sleeping; 0 sleeps at once
-  int background_pauses = 0;           ///< how long a thread looks that is there beside one that computes
+  int background_pauses = 0;           ///< how many pauses a thread waits that runs beside one that computes
 
   friend bool operator==(const WaitPolicy&, const WaitPolicy&) = default;
 };
 
-/// What there is to know of a rank's CPUs.
+/// A rank's CPUs.
 struct RankCpus {
   std::vector<int> cpus;  ///< its affinity
-  int machine = 0;        ///< as the launcher takes them: its virtual nodes are one
-  std::string system;     ///< system_name(): its containers are one
+  int machine = 0;        ///< as the launcher counts machines: virtual nodes of one are the same machine
+  std::string system;     ///< system_name(): containers of one system have the same
   int usable;             ///< its usable_cpus()
 };
 
-/// CPUs, and the ranks that take turns on them.
+/// CPUs, and the ranks that share them.
 struct CpuShare {
   int cpus = 0;
   int ranks = 0;
-  int ranks_a_cpu = 0;  ///< ranks for each CPU, rounded down; the fewest that any rank of this one's machine has
+  int ranks_a_cpu = 0;  ///< ranks for each CPU, rounded down; the smallest such number of a rank of this machine
 };
 
-/// The CPUs that rank `self` shares with others: the distinct ones of all ranks of its running system (mpirun binds
-/// each rank to one: ask all of them). A launcher takes containers for hosts with CPUs of their own; so do the ranks in
-/// them, unless they look at the system. Where control groups grant a rank fewer CPUs than its affinity has, so many
-/// are what its machine's ranks share, if that is less for each.
+/// The CPUs that rank `self` shares with others: all CPUs of the ranks of its running system. (mpirun binds each rank
+/// to one, so the CPUs of all ranks must be combined. Launchers treat containers of one system as hosts with CPUs of
+/// their own; their ranks may share CPUs all the same.) If control groups grant a rank fewer CPUs than its affinity,
+/// and that leaves fewer for each rank, the granted ones are what its machine's ranks share.
 CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self);
 
-/// The policy for a rank that waits for its peers, `local_ranks` of which, itself among them, share `cpus`. With a CPU
-/// each it never yields: if other programs compute on that CPU, a yield gives them whole time slices, and ranks that
-/// yield to them hardly ever run at the same time. A rank that pauses is taken off its CPU when its share is used up,
-/// and one that sleeps comes back soon. With fewer CPUs than ranks a rank yields, for the awaited peer may need this
-/// very CPU. `spin_us` is KOLO_SPIN_US: it replaces the active time unless negative.
+/// The policy of a rank that waits for its peers; `local_ranks`, including itself, share `cpus`. If each rank has a
+/// CPU, it never yields: with other programs on that CPU a yield gives them whole time slices, and ranks that yield to
+/// them hardly ever run at the same time. A rank that pauses is preempted when its share is used up, and one that
+/// sleeps gets the CPU back soon. With fewer CPUs than ranks a rank yields, because the awaited peer may need this CPU.
+/// `spin_us` is KOLO_SPIN_US: it replaces the active time unless negative.
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us = -1);
 
 /// One wait:
@@ -85,12 +86,12 @@ WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us = 
 ///     if (waiter.exhausted()) sleep until ready;
 ///     waiter.step();
 ///   }
-/// Costs no clock reading until the wait lasts. One thread's.
+/// Reads the clock only when the wait is long. For one thread.
 class Waiter {
  public:
   explicit Waiter(const WaitPolicy& policy) noexcept : policy_(policy) { reset(); }
 
-  /// Begins a new wait, say because there was progress.
+  /// Begins a new wait, for example because there was progress.
   void reset() noexcept {
     steps_ = 0;
     looked_ = false;
@@ -106,7 +107,7 @@ class Waiter {
       std::this_thread::yield();
     }
     ++steps_;
-    // A yield takes ten times as long as a pause, or a time slice: the clock is looked at more often.
+    // A yield takes ten times as long as a pause, or a time slice, so the clock is read more often.
     if (steps_ % (pausing ? kPausesPerLook : kYieldsPerLook) == 0) look();
   }
 
@@ -126,8 +127,8 @@ class Waiter {
   bool exhausted_ = false;
 };
 
-/// How long a thread sleeps before it looks again for something that rings no bell. The times double from one look in
-/// vain to the next: short waits are noticed soon, and long ones cost few looks. One thread's.
+/// How long a thread sleeps before it polls again for an event that has no descriptor. The times double with each
+/// fruitless look: a short wait ends soon, and a long one costs few looks. For one thread.
 class Backoff {
  public:
   Backoff(std::chrono::nanoseconds shortest, std::chrono::nanoseconds longest) noexcept

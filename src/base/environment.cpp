@@ -14,17 +14,17 @@
 namespace kolo::base {
 namespace {
 
-/// Held by all of Kolo's own uses: the system's calls do not lock anything.
+/// All of Kolo's own uses hold it, because the system's functions do not lock.
 Mutex& environment_mutex() {
   static Mutex& mutex = *new Mutex;  // never destroyed: threads may outlive main
   return mutex;
 }
 
-/// The environment with this variable in place of the one before, which stays whole: other threads may be reading it
-/// (getenv), and setenv would move it under them. Neither is freed, for nobody knows when they have done. With the
-/// lock.
+/// Replaces the environment by a copy with this variable, and returns the old one, which stays intact: other threads
+/// may be reading it (getenv), and setenv would move it. Neither is freed, because the end of such reads is unknown.
+/// The caller holds the lock.
 char** exchange_environment(const char* name, const char* value) {
-  static std::vector<void*>& kept = *new std::vector<void*>;  // for those who look for leaks
+  static std::vector<void*>& kept = *new std::vector<void*>;  // keeps leak checkers quiet
   const std::string head = std::string(name) + "=";
   std::size_t count = 0;
   while (environ != nullptr && environ[count] != nullptr) ++count;

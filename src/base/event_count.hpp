@@ -14,8 +14,8 @@ namespace kolo::base {
 /// Thread-safe. One that waits:
 ///   const EventCount::Ticket ticket = changes.ticket();
 ///   if (!what_it_waits_for()) changes.sleep(ticket, until);
-/// Whoever changes anything that others may wait for calls `ring` afterwards. A change between the two lines lets
-/// `sleep` return at once. Nobody sleeps: `ring` costs one atomic step.
+/// A thread that changes something for which others may wait calls `ring` afterwards. After a change between the two
+/// lines `sleep` returns at once. If no thread sleeps, `ring` costs one atomic operation.
 class EventCount {
  public:
   using Ticket = std::uint64_t;
@@ -23,9 +23,9 @@ class EventCount {
   [[nodiscard]] Ticket ticket() const noexcept { return rings_.load(); }
 
   void ring() noexcept {
-    rings_.fetch_add(1);  // sequentially consistent, as the sleeper's two steps: one of both sees the other
+    rings_.fetch_add(1);  // sequentially consistent, as the sleeper's two operations: at least one side sees the other
     if (sleepers_.load() == 0) return;
-    { const MutexLock lock(mutex_); }  // a sleeper that has looked sleeps by now
+    { const MutexLock lock(mutex_); }  // a sleeper that has checked is asleep now
     changed_.notify_all();
   }
 

@@ -19,7 +19,7 @@ EventFd::EventFd() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
 void EventFd::signal() const noexcept {
   const std::uint64_t one = 1;
   while (::write(fd_.get(), &one, sizeof one) < 0) {
-    if (errno == EAGAIN) return;  // the counter is at its end: signalled long since
+    if (errno == EAGAIN) return;  // the counter is full, so the descriptor is readable
     KOLO_CHECK(errno == EINTR) << "eventfd " << fd_.get() << ": " << errno_text(errno);
   }
 }

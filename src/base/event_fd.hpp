@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A bell that one thread sleeps on with a Poller and any thread (or process that inherited it) rings.
+// A wake-up descriptor: one thread sleeps on it with a Poller, and any thread (or process that inherited it) signals
+// it.
 #pragma once
 
 #include "base/unique_fd.hpp"

@@ -5,8 +5,9 @@
 
 namespace kolo::base {
 
-/// std::atomic_thread_fence, for order between processes. GCC refuses that under the thread sanitizer, which does not
-/// know fences. A program is built so to look for races between its own threads: there the compiler's order will do.
+/// std::atomic_thread_fence, for order between processes. GCC rejects it under the thread sanitizer, which does not
+/// support fences. That build only looks for races between threads of one process, so a compiler barrier is enough
+/// there.
 inline void process_fence(std::memory_order order) noexcept {
 #if defined(__SANITIZE_THREAD__)
   std::atomic_signal_fence(order);

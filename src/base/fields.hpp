@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank tells the others in one exchange, when that is several things: each field with its length before it, so
-// that contents are free.
+// Several texts as one, for an exchange between ranks: each field has its length before it, so it may contain any
+// bytes.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 namespace kolo::base {
 
 [[nodiscard]] std::string join_fields(const std::vector<std::string>& fields);
-/// The inverse. Throws Error (transport) for what `join_fields` does not make: another release said it.
+/// The inverse. Throws Error (transport) for a text that `join_fields` does not make: it comes from another release.
 [[nodiscard]] std::vector<std::string> split_fields(const std::string& joined);
-/// A field that holds the number of a code. Throws as `split_fields` where there is no such code.
+/// The code whose number the field holds. Throws as `split_fields` if there is no such code.
 [[nodiscard]] ErrorCode error_code_of(const std::string& field);
-/// The error of `split_fields`, for a field that says what none can.
+/// Throws the error of `split_fields`, for a field with an impossible value.
 [[noreturn]] void throw_unreadable();
 
 }  // namespace kolo::base

@@ -58,7 +58,7 @@ void write_to_stderr(const LogRecord& record) noexcept {
     while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {
     }
   } catch (...) {
-    // No memory for the line: a log must not end the program.
+    // No memory for the line: logging must not end the program.
     static constexpr std::string_view kLost = "[kolo] a log record was lost for want of memory\n";
     while (::write(STDERR_FILENO, kLost.data(), kLost.size()) < 0 && errno == EINTR) {
     }
@@ -89,12 +89,12 @@ void Logger::write(LogLevel level, std::string message) const noexcept {
     write_to_stderr(record);
     return;
   }
-  const std::shared_ptr<const LogSink> sink = sink_;  // it may replace itself
+  const std::shared_ptr<const LogSink> sink = sink_;  // the sink may replace itself
   in_sink_ = true;
   try {
     (*sink)(record);
   } catch (...) {
-    // The sink's own trouble: what logs must not fail for it. The record goes where it can still be seen.
+    // The sink has thrown, and the caller must not fail because of that. The record goes to standard error.
     write_to_stderr(record);
   }
   in_sink_ = false;

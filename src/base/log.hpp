@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A context's log. There is no process-wide one: whoever logs is given a Logger, by reference or shared_ptr.
+// A context's log. There is no process-wide log: code that logs gets a Logger, by reference or shared_ptr.
 #pragma once
 
 #include <memory>
@@ -35,16 +35,16 @@ class Logger {
 
   [[nodiscard]] bool enabled(LogLevel level) const noexcept { return level >= level_ && level < LogLevel::off; }
   [[nodiscard]] LogLevel level() const noexcept { return level_; }
-  /// When this returns, the sink before it is not called any more (unless the sink itself is the caller).
+  /// When this returns, the old sink is not called any more (unless the caller is that sink).
   void set_sink(LogSink sink);
-  /// Hands one record to the sink, whatever the level: KOLO_LOG asks `enabled` first.
+  /// Passes one record to the sink, whatever the level: KOLO_LOG checks `enabled` first.
   void write(LogLevel level, std::string message) const noexcept;
 
  private:
   const LogLevel level_;
   const int rank_;
 
-  // Recursive, because a sink may log (say, through code that it calls), and must not wait for itself.
+  // Recursive, because a sink may log itself, for example through code that it calls.
   mutable RecursiveMutex mutex_;
   std::shared_ptr<const LogSink> sink_ KOLO_GUARDED_BY(mutex_);  // null is standard error
   mutable bool in_sink_ KOLO_GUARDED_BY(mutex_) = false;
@@ -52,7 +52,7 @@ class Logger {
 
 namespace detail {
 
-/// Gathers one record; its end hands it to the logger.
+/// Gathers one record; its destructor passes it to the logger.
 class LogLine {
  public:
   LogLine(const Logger& logger, LogLevel level) : logger_(logger), level_(level) {}

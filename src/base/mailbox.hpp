@@ -20,7 +20,7 @@
 
 namespace kolo::base {
 
-/// Any number of threads push; one at a time pops (the consumers may change if something orders them, say a lock).
+/// Any number of threads push; one at a time pops (different threads may pop if a lock orders them).
 template <class T>
 class Mailbox {
   static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
@@ -39,15 +39,16 @@ class Mailbox {
     }
   }
 
-  /// Any thread. False when full; the value is then untouched. A push, then a sequentially consistent look for a
-  /// sleeper never misses a consumer that announced its sleep likewise and then found the mailbox `empty`.
+  /// Any thread. False if full; the value is then unchanged. If a producer pushes and then checks for a sleeper, and
+  /// the consumer announces its sleep and then checks `empty`, all sequentially consistent, at least one sees the
+  /// other.
   [[nodiscard]] bool try_push(T&& value) noexcept {
     std::size_t ticket = tail_.load(std::memory_order_relaxed);
     while (true) {
       Cell& cell = cells_[ticket & mask_];
       const std::size_t sequence = cell.sequence.load(std::memory_order_acquire);
       const auto ahead = static_cast<std::ptrdiff_t>(sequence - ticket);
-      if (ahead < 0) return false;  // still holds what was put in one round ago
+      if (ahead < 0) return false;  // still holds the value of one round ago
       if (ahead > 0) {
         ticket = tail_.load(std::memory_order_relaxed);  // another producer claimed this ticket
       } else if (tail_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_relaxed)) {
@@ -58,7 +59,7 @@ class Mailbox {
     }
   }
 
-  /// The consumer. Empty when nothing is there, or when the next in turn is still being filled.
+  /// Only the consumer. Empty if there is nothing, or if the next cell is still being filled.
   [[nodiscard]] std::optional<T> try_pop() noexcept {
     Cell& cell = cells_[head_ & mask_];
     if (cell.sequence.load(std::memory_order_acquire) != head_ + 1) return std::nullopt;
@@ -70,7 +71,7 @@ class Mailbox {
     return result;
   }
 
-  /// The consumer: whether `try_pop` would find nothing. Sequentially consistent, see `try_push`.
+  /// Only the consumer. Whether `try_pop` would find nothing. Sequentially consistent, see `try_push`.
   [[nodiscard]] bool empty() const noexcept {
     return cells_[head_ & mask_].sequence.load(std::memory_order_seq_cst) != head_ + 1;
   }

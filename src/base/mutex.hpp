@@ -7,7 +7,7 @@
 //   int balance_ KOLO_GUARDED_BY(mutex_) = 0;     // a read or write without the mutex does not compile
 //   void deposit(int amount) KOLO_REQUIRES(mutex_);  // nor does such a call
 //
-// Clang looks at one function at a time, and takes a lambda for a function of its own. A lambda that needs a mutex is
+// Clang checks one function at a time, and treats a lambda as a function of its own. A lambda that needs a mutex is
 // annotated itself, behind its parameters, or begins with `assert_held`. Constructors and destructors are not checked.
 #pragma once
 
@@ -24,23 +24,23 @@
 #define KOLO_THREAD_SAFETY(attribute)
 #endif
 
-/// Of a class: what can be held, and an object that holds it for a scope.
+/// For a class: a lock, and an object that holds it for a scope.
 #define KOLO_CAPABILITY(name) KOLO_THREAD_SAFETY(capability(name))
 #define KOLO_SCOPED_CAPABILITY KOLO_THREAD_SAFETY(scoped_lockable)
-/// Of a variable: it is read and written with the mutex held; of a pointer: what it points to is.
+/// For a variable: it is read and written with the mutex held. For a pointer: so is what it points to.
 #define KOLO_GUARDED_BY(mutex) KOLO_THREAD_SAFETY(guarded_by(mutex))
 #define KOLO_PT_GUARDED_BY(mutex) KOLO_THREAD_SAFETY(pt_guarded_by(mutex))
-/// Of a function: who calls it holds the mutex, or must not hold it.
+/// For a function: the caller holds the mutex, or must not hold it.
 #define KOLO_REQUIRES(...) KOLO_THREAD_SAFETY(requires_capability(__VA_ARGS__))
 #define KOLO_EXCLUDES(...) KOLO_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
-/// Of a function: it takes the mutex, lets go of it, or takes it when it returns `result`.
+/// For a function: it acquires the mutex, releases it, or has acquired it if it returns `result`.
 #define KOLO_ACQUIRE(...) KOLO_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
 #define KOLO_RELEASE(...) KOLO_THREAD_SAFETY(release_capability(__VA_ARGS__))
 #define KOLO_TRY_ACQUIRE(...) KOLO_THREAD_SAFETY(try_acquire_capability(__VA_ARGS__))
-/// Of a function: it returns the mutex; from its call on the mutex counts as held.
+/// For a function: it returns the mutex; for a function after whose call the mutex counts as held.
 #define KOLO_RETURN_CAPABILITY(mutex) KOLO_THREAD_SAFETY(lock_returned(mutex))
 #define KOLO_ASSERT_HELD(...) KOLO_THREAD_SAFETY(assert_capability(__VA_ARGS__))
-/// Of a function that the analysis cannot follow: one sentence beside it says why. As small as can be.
+/// For a function that the analysis cannot follow. Keep it small, and say why in a sentence beside it.
 #define KOLO_NO_THREAD_SAFETY_ANALYSIS KOLO_THREAD_SAFETY(no_thread_safety_analysis)
 
 namespace kolo::base {
@@ -55,9 +55,9 @@ class KOLO_CAPABILITY("mutex") BasicMutex {
   void lock() KOLO_ACQUIRE() { mutex_.lock(); }
   void unlock() KOLO_RELEASE() { mutex_.unlock(); }
   [[nodiscard]] bool try_lock() KOLO_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
-  /// Of an AwaitedMutex: whether threads wait for it.
+  /// Only of an AwaitedMutex: whether threads wait for it.
   [[nodiscard]] bool is_awaited() const noexcept { return mutex_.is_awaited(); }
-  /// Tells the analysis what it cannot see: the caller holds this. Does nothing.
+  /// Tells the analysis that the caller holds the mutex. Does nothing at run time.
   void assert_held() const noexcept KOLO_ASSERT_HELD(this) {}
 
  private:
@@ -66,8 +66,8 @@ class KOLO_CAPABILITY("mutex") BasicMutex {
   Standard mutex_;
 };
 
-/// A mutex that knows whether threads wait for it. A thread that takes it in a loop can then let them go first; without
-/// that it would mostly get the mutex again itself, before a thread that waits has woken up.
+/// A mutex that knows whether threads wait for it. A thread that acquires it in a loop can then let them go first.
+/// Otherwise it would mostly acquire the mutex again before a waiting thread has woken up.
 class Counted {
  public:
   void lock() {
@@ -78,8 +78,8 @@ class Counted {
   [[nodiscard]] bool is_awaited() const noexcept { return waiting_.load(std::memory_order_relaxed) > 0; }
 
  private:
-  /// Pauses before it sleeps: the thread that holds the mutex may see that one waits, and let go at once. To sleep and
-  /// wake up takes longer.
+  /// Pauses before it sleeps: the thread that holds the mutex may see the waiting one, and release it at once. Sleeping
+  /// and waking up take longer.
   [[gnu::noinline]] void await_and_lock() {
     constexpr int kPauses = 100;
     waiting_.fetch_add(1, std::memory_order_relaxed);
@@ -105,7 +105,7 @@ template <class Standard>
 class KOLO_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(BasicMutex<Standard>& mutex) KOLO_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
-  /// Of a mutex that the caller holds already.
+  /// For a mutex that the caller holds already.
   MutexLock(BasicMutex<Standard>& mutex, std::adopt_lock_t) KOLO_REQUIRES(mutex) : mutex_(mutex) {}
   ~MutexLock() KOLO_RELEASE() { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
@@ -115,8 +115,8 @@ class KOLO_SCOPED_CAPABILITY MutexLock {
   BasicMutex<Standard>& mutex_;
 };
 
-/// Waits return now and then without a notification: they stand in a loop that looks at the condition. (No predicates:
-/// a lambda would be a function of its own to the analysis.)
+/// Waits may return without a notification, so call them in a loop that checks the condition. (There is no predicate,
+/// because the analysis would check the lambda as a function of its own.)
 class ConditionVariable {
  public:
   void wait(Mutex& mutex) KOLO_REQUIRES(mutex) {

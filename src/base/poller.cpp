@@ -52,7 +52,7 @@ void Poller::add(int fd, std::uint64_t tag, Interest interest) {
   epoll_event event{};
   event.events = to_epoll(interest);
   event.data.u64 = tag;
-  const bool is_again = (interest & kOnce) != 0;  // as a rule; which is tried first saves a system call
+  const bool is_again = (interest & kOnce) != 0;  // decides which call is tried first, which saves a system call
   if (::epoll_ctl(fd_.get(), is_again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) == 0) return;
   const bool is_other = errno == (is_again ? ENOENT : EEXIST);
   if (is_other && ::epoll_ctl(fd_.get(), is_again ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) == 0) return;
@@ -73,7 +73,7 @@ void Poller::wait(std::optional<std::chrono::nanoseconds> timeout, std::vector<E
     sleep_until_ready(*timeout);
     timeout = std::chrono::nanoseconds(0);
   }
-  // More than these are reported next time: what is ready stays ready, and epoll takes turns.
+  // Further descriptors are reported next time: they stay ready, and epoll rotates among them.
   std::array<epoll_event, 64> ready;
   const int count = ::epoll_wait(fd_.get(), ready.data(), static_cast<int>(ready.size()), to_milliseconds(timeout));
   if (count < 0) {
@@ -86,7 +86,8 @@ void Poller::wait(std::optional<std::chrono::nanoseconds> timeout, std::vector<E
   }
 }
 
-/// epoll_wait knows whole milliseconds only; an epoll descriptor is readable when one of its own is ready.
+/// epoll_wait takes whole milliseconds only. An epoll descriptor can itself be polled: it is readable when one of its
+/// own is ready.
 void Poller::sleep_until_ready(std::chrono::nanoseconds timeout) const {
   pollfd self{fd_.get(), POLLIN, 0};
   const timespec time{0, static_cast<long>(timeout.count())};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one place an engine sleeps in: epoll, level-triggered.
+// Where an engine sleeps: epoll, level-triggered.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ class Poller {
 
   struct Event {
     std::uint64_t tag;
-    Interest events;  ///< what is so now
+    Interest events;  ///< what is ready
   };
 
   Poller();
@@ -34,15 +34,15 @@ class Poller {
   /// Watches a descriptor; one that is watched already gets the new tag and interest. An interest of 0 reports only
   /// kClosed.
   void add(int fd, std::uint64_t tag, Interest interest = kReadable);
-  /// Stops watching. One that is not watched (or closed, which ends it too) is no error.
+  /// Stops watching. No error if the descriptor is not watched, or was closed.
   void remove(int fd);
 
-  /// Sleeps until something is ready or the timeout has passed (none: without end), and replaces `events` by what is
+  /// Sleeps until something is ready or the timeout has passed (none: for ever), and replaces `events` by what is
   /// ready; several descriptors under one tag are several events. Timeouts from 10 ms on are rounded up to
   /// milliseconds. May return early with nothing (a signal came, or the timeout was longer than 24 days), so callers
   /// loop over their own deadline.
   void wait(std::optional<std::chrono::nanoseconds> timeout, std::vector<Event>& events);
-  /// What is ready now, without sleeping.
+  /// Replaces `events` by what is ready now, without sleeping.
   void poll(std::vector<Event>& events) { wait(std::chrono::nanoseconds(0), events); }
 
  private:

@@ -21,7 +21,7 @@ Word prove(std::string_view key, std::string_view text) {
   KOLO_CHECK(key.size() <= std::size_t{std::numeric_limits<int>::max()}) << "a key of " << key.size() << " bytes";
   Word proof{};
   unsigned length = 0;
-  // With a null pointer HMAC would take the key of the call before.
+  // With a null pointer HMAC would use the key of the call before.
   const char* bytes = key.empty() ? "" : key.data();
   const unsigned char* made =
       ::HMAC(::EVP_sha256(), bytes, static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only door to libcrypto: what proves that a process knows the job's key without showing the key.
+// The only user of libcrypto: proves that a process knows the job's key without sending the key.
 #pragma once
 
 #include <array>
@@ -12,10 +12,11 @@ namespace kolo::base {
 
 using Word = std::array<std::uint8_t, 32>;
 
-/// HMAC-SHA-256. An empty key is a key that everybody knows. Throws Error (transport) when libcrypto fails.
+/// HMAC-SHA-256. An empty key proves nothing, because every process knows it. Throws Error (transport) when libcrypto
+/// fails.
 [[nodiscard]] Word prove(std::string_view key, std::string_view text);
 
-/// Takes the same time wherever the two differ.
+/// Takes the same time wherever the two differ (constant-time comparison).
 [[nodiscard]] bool equal_words(const Word& a, const Word& b) noexcept;
 
 /// From the system's random numbers. Throws Error (transport).

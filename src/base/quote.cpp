@@ -15,8 +15,8 @@ unsigned byte_at(std::string_view text, std::size_t at) noexcept {
   return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
 }
 
-/// Bytes of the UTF-8 character of several bytes that begins there; 0: there is none. (Overlong forms and surrogates
-/// are none. Of the control characters beyond ASCII, U+0080 to U+009F, terminals obey some.)
+/// The length of the UTF-8 character of several bytes that begins at `at`; 0: there is none. Overlong forms and
+/// surrogates do not count, nor do the control characters U+0080 to U+009F, because terminals obey some of them.
 std::size_t character_at(std::string_view text, std::size_t at) noexcept {
   const unsigned first = byte_at(text, at);
   const std::size_t length = first >= 0xf0U ? 4 : first >= 0xe0U ? 3 : 2;

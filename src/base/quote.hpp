@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names as messages and the log show them. A name is the program's own text, and may hold anything.
+// Names as messages and the log show them. A name is a text of the program, and may contain any bytes.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,12 @@
 namespace kolo::base {
 
 /// The name in double quotes, on one line: control characters, quotes, backslashes and bytes that are not UTF-8 are
-/// written as escapes (\n, \", \\, \x1b). Of a name longer than 200 bytes only the beginning is shown, and how long it
-/// is: "layer1..." (65536 bytes).
+/// written as escapes (\n, \", \\, \x1b). For a name longer than 200 bytes, its beginning and its length are shown:
+/// "layer1..." (65536 bytes).
 std::string quoted(std::string_view name);
 
-/// The same of one of several texts. `differs_at` is the byte at which it begins to differ from all others. Where the
-/// cut hides that byte, the rest from there on is shown, too: "layer1..." (10014 bytes; after the first 10000:
-/// "weight").
+/// The same for one of several texts. `differs_at` is the byte at which it begins to differ from all others. If the cut
+/// hides that byte, the rest from there on is shown, too: "layer1..." (10014 bytes; after the first 10000: "weight").
 std::string quoted(std::string_view text, std::size_t differs_at);
 
 /// The same without quotes around it, for text that is part of a longer word: DistributedOptimizer(gradients).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For laying things out in memory.
+// Rounding for memory layouts.
 #pragma once
 
 #include <cstddef>

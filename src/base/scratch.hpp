@@ -9,13 +9,13 @@
 
 namespace kolo::base {
 
-/// Memory for intermediate results, as large as the most that was asked for. It begins at a page: so a kernel's vectors
-/// lie within cache lines, and what the system copies lies in as few pages as possible. (With memory
-/// of operator new, 16 bytes off, a reduce of 1 MiB took a tenth longer.)
+/// Memory for intermediate results, as large as the largest request so far. It begins at a page boundary, so that a
+/// kernel's vectors lie within cache lines, and what the system copies lies in as few pages as possible. (With memory
+/// of operator new, which is 16 bytes off, a reduce of 1 MiB took a tenth longer.)
 class Scratch {
  public:
-  /// At least so many bytes, undefined. Earlier contents may be lost. Throws std::bad_alloc, and then keeps what it
-  /// has.
+  /// Makes room for at least `bytes`, with undefined contents. Earlier contents may be lost. If it throws
+  /// std::bad_alloc, it keeps the memory that it has.
   void reserve(std::size_t bytes) {
     if (bytes <= bytes_) return;
     memory_.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));

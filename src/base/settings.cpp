@@ -32,7 +32,7 @@ std::string expected_text(const SettingRow& row) {
   return "text";
 }
 
-/// `name` is the row's, or its alias: what the user has to correct.
+/// `name` is the row's name or alias: the variable that the user has to correct.
 void set_or_throw(const SettingRow& row, Settings& settings, std::string_view name, const std::string& text,
                   SettingSource source) {
   if (!set_from_text(row, settings, text)) {
@@ -98,7 +98,7 @@ Settings load_settings(const Lookup& lookup, const std::map<std::string, std::st
 
 namespace {
 
-/// What scripts/with-hosts tells the command that it runs.
+/// Variables that scripts/with-hosts sets for the command that it runs.
 bool is_scripts_own(std::string_view name) { return name == "KOLO_HOSTS" || name == "KOLO_MPIRUN"; }
 
 bool is_alias(std::string_view name) {
@@ -148,7 +148,7 @@ std::vector<DifferingSetting> adopt_shared(Settings& settings, std::string_view 
   std::vector<DifferingSetting> differing;
   for (const SettingRow& row : settings_table()) {
     if (!row.shared) continue;
-    // Both sides list the shared rows in the table's order, so anything else is another table.
+    // Both sides list the shared rows in the table's order; a different list comes from another table.
     const std::string key = std::string(row.name) + '=';
     const std::size_t newline = encoded.find('\n');
     if (encoded.rfind(key, 0) != 0 || newline == std::string_view::npos) throw_foreign("no " + std::string(row.name));

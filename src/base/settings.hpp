@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one door to the environment. Every KOLO_* variable is a row of one table (settings.cpp): its type, range, help,
-// Horovod's name for it, and whether rank 0's value holds for all ranks. The fields below hold the defaults.
+// Settings, and the only access to the environment. Every KOLO_* variable is a row of one table (settings_table.cpp):
+// its type, range, help, Horovod's name for it, and whether rank 0's value holds for all ranks. The fields below hold
+// the defaults. A new setting is a field here and a row there; tests/base/settings_test.cpp then says how to update
+// docs/variables.md.
 //
 // A value comes from, strongest first: rank 0 (shared settings only), the program's options, the environment, Horovod's
 // name in the environment, the default. An empty value in the environment counts as not set.
@@ -23,12 +25,12 @@ enum class SettingSource : std::uint8_t { default_value, alias, environment, opt
 /// "default", "alias", "environment", "option", "rank 0".
 std::string_view to_string(SettingSource source) noexcept;
 
-/// What reduces tensors that lie on a GPU.
+/// The backend that reduces tensors on a GPU.
 enum class GpuBackend : std::uint8_t { nccl, staged };
 /// "nccl", "staged".
 std::string_view to_string(GpuBackend backend) noexcept;
 
-/// What carries data between nodes.
+/// The transport of data between nodes. A new transport gets a value here.
 enum class Transport : std::uint8_t { automatic, ucx, mpi };
 /// "auto", "ucx", "mpi".
 std::string_view to_string(Transport transport) noexcept;
@@ -79,10 +81,10 @@ struct Settings {
 /// A variable's value, if it is set.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-/// This process's environment: the only use of getenv. Kolo's own threads may read and change the environment at once;
-/// the program's may read it, too, but not change it meanwhile.
+/// This process's environment: the only use of getenv. Kolo's own threads may read and change the environment at the
+/// same time. The program's threads may read it, too, but must not change it meanwhile.
 Lookup process_environment();
-/// Sets a variable for a scope, unless it is set: for libraries that can be told things no other way.
+/// Sets a variable for a scope, unless it is set. For libraries that can be configured only by the environment.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value);
@@ -93,12 +95,11 @@ class ScopedVariable {
  private:
   const char* const name_;
   char** before_ = nullptr;
-  char** ours_ = nullptr;  ///< null: it is set by somebody else
+  char** ours_ = nullptr;  ///< null: it was set already
 };
 /// Sets a variable, for good.
 void set_variable(const char* name, const char* value);
-/// All variables of this process's environment, as "name=value", with these instead of those of the same name: for
-/// another program.
+/// All variables of this process's environment, as "name=value", with `changes` applied. For starting another program.
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes);
 /// The names of all variables of this process's environment.
 std::vector<std::string> environment_names();
@@ -107,16 +108,16 @@ std::vector<std::string> environment_names();
 /// naming the variable, the value and the allowed range; also for an override of no known name.
 Settings load_settings(const Lookup& lookup, const std::map<std::string, std::string>& overrides = {});
 
-/// One sentence for each name that begins with KOLO_ but is no variable of ours, with the nearest one that is, and one
-/// for all of Horovod's that mean nothing here: to be logged as warnings.
+/// Warnings to log: a sentence for each name that begins with KOLO_ but is no variable of Kolo's, with the nearest one
+/// that is, and one for all of Horovod's variables that Kolo does not read.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
 
-/// One setting as people read it. All texts but the value and the source are the table's.
+/// One setting as text. All texts except the value and the source come from the table.
 struct SettingReport {
   std::string name;           ///< KOLO_FUSION_THRESHOLD
   std::string type;           ///< "seconds", "bytes", "integer", "boolean", "text", "one of"
   std::string value;          ///< as the variable would spell it: "16M"
-  std::string default_value;  ///< likewise
+  std::string default_value;  ///< the default, spelled in the same way
   std::string range;          ///< "0 .. 1T"; empty for text
   std::string alias;          ///< Horovod's name, or empty
   SettingSource source = SettingSource::default_value;
@@ -133,11 +134,11 @@ struct DifferingSetting {
   std::string here;
   std::string on_root;
 };
-/// Takes over rank 0's shared settings. Returns those that differed here: for a warning. Throws Error(invalid_setting)
-/// when the text is not from the same release of Kolo; the settings are then unchanged.
+/// Adopts rank 0's shared settings. Returns those that differed here, for a warning. Throws Error(invalid_setting) when
+/// the text is not from the same release of Kolo; the settings are then unchanged.
 std::vector<DifferingSetting> adopt_shared(Settings& settings, std::string_view encoded);
 
-/// docs/variables.md.
+/// The text of docs/variables.md.
 std::string settings_markdown();
 
 }  // namespace kolo::base

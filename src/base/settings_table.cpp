@@ -20,7 +20,7 @@ constexpr bool kShared = true;
 constexpr bool kOwn = false;
 
 // clang-format off
-// Constant, so that it is there for programs that call `init` from a constructor of their own globals.
+// constexpr, so that the table exists when a program calls `init` in a constructor of a global object.
 constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_TIMEOUT_S", &S::timeout_s, Type::seconds, 0.001, 1e9, kOwn, "",
      "How long any wait may take before it fails with an error that names the tensor and the ranks that are missing."},
@@ -125,7 +125,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
 });
 // clang-format on
 
-/// How many letters must be put in, taken out or replaced to make b of a.
+/// How many letters must be inserted, removed or replaced to turn a into b.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

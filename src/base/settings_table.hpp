@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows behind settings.hpp, and how values are spelled. Of concern to the settings files alone.
+// The rows behind settings.hpp, and how values are spelled. Only the settings files include it.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class SettingType : std::uint8_t {
   transport
 };
 
-/// Where a value lives in Settings. Its alternatives and SettingType go together: int64 is bytes or an integer.
+/// The member of Settings that has the value. Its type corresponds to SettingType: int64 is bytes or an integer.
 using SettingField =
     std::variant<double Settings::*, std::int64_t Settings::*, bool Settings::*, std::string Settings::*,
                  LogLevel Settings::*, GpuBackend Settings::*, Transport Settings::*>;
@@ -35,7 +35,7 @@ struct SettingRow {
   std::string_view name;
   SettingField field;
   SettingType type;
-  double least;  ///< of seconds, bytes and integers, all of which a double holds exactly
+  double least;  ///< for seconds, bytes and integers, which a double holds exactly
   double most;
   bool shared;
   std::string_view alias;  ///< Horovod's name, or empty
@@ -55,7 +55,7 @@ std::string_view type_text(SettingType type);
 std::string range_text(const SettingRow& row);
 /// The row's value as the variable would spell it.
 std::string value_text(const SettingRow& row, const Settings& settings);
-/// Sets the row's value; false, and nothing changed, when the text is no such value or out of range.
+/// Sets the row's value. False, and nothing is changed, if the text is no such value or out of range.
 bool set_from_text(const SettingRow& row, Settings& settings, std::string_view text);
 
 }  // namespace kolo::base

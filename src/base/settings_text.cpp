@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Settings as text: the spelling of each type, both ways.
+// Settings as text: how a value of each type is written and read.
 #include <array>
 #include <charconv>
 #include <optional>
@@ -46,7 +46,7 @@ std::string list_choices(const Choices& choices) {
 
 template <class Number>
 bool set_number(const SettingRow& row, Settings& settings, std::optional<Number> number) {
-  // The comparison is false for what is not a number, too.
+  // The comparison is false for NaN, too.
   if (!number || !(static_cast<double>(*number) >= row.least && static_cast<double>(*number) <= row.most)) return false;
   settings.*std::get<Number Settings::*>(row.field) = *number;
   return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A row that grows, and whose elements keep their addresses.
+// A growing array whose elements keep their addresses.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace kolo::base {
 
-/// In blocks of 64, so that an element is found by a shift and a mask: no deque says how its blocks are cut.
+/// Blocks of 64 elements, so that an element is found by a shift and a mask. (A std::deque's block size is not known.)
 template <class T>
 class StableVector {
  public:

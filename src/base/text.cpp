@@ -25,7 +25,7 @@ std::string spell(double value) {
   for (const int digits : {6, 15, 17}) {
     text = spell(value, digits);
     const std::optional<double> read = parse_number<double>(text);
-    // By their bits: a NaN equals itself.
+    // Compares the bits, because a NaN does not equal itself.
     if (read && std::bit_cast<std::uint64_t>(*read) == std::bit_cast<std::uint64_t>(value)) break;
   }
   return text;

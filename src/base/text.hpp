@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Numbers as text, whatever locale the program has set: "setlocale" changes the decimal point of printf, strtod and
-// std::to_string, and "std::locale::global" makes streams group digits. What one process writes another must be able to
-// read, and a message reads the same on all ranks.
+// std::to_string, and "std::locale::global" makes streams group digits. Another process must be able to read the
+// numbers, and a message must be the same on all ranks.
 #pragma once
 
 #include <charconv>
@@ -28,10 +28,11 @@ class Text final : public std::ostringstream {
 /// The same with 6, 15 or 17 digits: the fewest with which it reads back as the same number.
 [[nodiscard]] std::string spell(double value);
 
-/// What is between the separators, without what is empty.
+/// The parts between separators, without empty ones.
 [[nodiscard]] std::vector<std::string> words(const std::string& text, char separator = ' ');
 
-/// Nothing unless all of `text` is a number that `Number` holds. Blanks and a leading '+' are not part of one.
+/// The number, or empty unless all of `text` is a number that fits into `Number`. Blanks and a leading '+' are not
+/// allowed.
 template <class Number>
 [[nodiscard]] std::optional<Number> parse_number(std::string_view text) noexcept {
   Number number{};

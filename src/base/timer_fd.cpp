@@ -20,7 +20,7 @@ TimerFd::TimerFd() : fd_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NON
 
 void TimerFd::set(Time when) noexcept {
   using std::chrono::nanoseconds;
-  // Time is of the same clock; a time of zero would switch the timer off.
+  // `Time` uses the same clock. A time of zero would switch the timer off.
   const auto since = std::max(std::chrono::duration_cast<nanoseconds>(when.time_since_epoch()), nanoseconds(1));
   itimerspec alarm{};
   alarm.it_value.tv_sec = static_cast<time_t>(since.count() / 1'000'000'000);

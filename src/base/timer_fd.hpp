@@ -14,8 +14,8 @@ class TimerFd {
   /// Throws Error(transport).
   TimerFd();
 
-  /// Makes the descriptor readable at `when` (at once if that has passed), and not before: an alarm that was set and
-  /// has not gone off is replaced.
+  /// Makes the descriptor readable at `when` (immediately if that has passed). Replaces an earlier alarm that has not
+  /// gone off.
   void set(Time when) noexcept;
   /// Makes it unreadable until the next alarm.
   void drain() const noexcept;

@@ -30,7 +30,7 @@ constexpr std::array<DTypeRow, kDTypeCount> kDTypes{{
 static_assert(!kDTypes.back().name.empty(), "kDTypes has one row a type, in the order of their numbers");
 constexpr DTypeRow kUnknownDType{"unknown", false};
 
-// A number that came from another rank may be none of ours.
+// A number that another rank has sent may be none of these.
 const DTypeRow& row(DType dtype) noexcept {
   const auto index = static_cast<std::size_t>(dtype);
   return index < kDTypes.size() ? kDTypes[index] : kUnknownDType;
@@ -115,7 +115,7 @@ Shape::Shape(const std::int64_t* extents, std::size_t rank) {
 std::string to_string(const Shape& shape) { return list(shape.begin(), shape.rank()); }
 
 Tensor::Tensor(DType dtype, Shape shape) : shape_(shape), dtype_(dtype) {
-  // An empty tensor has memory too, which tells it from a default-constructed one.
+  // An empty tensor has memory too, so that it differs from a default-constructed one.
   const auto bytes = static_cast<std::size_t>(shape.elements()) * size_of(dtype);
   memory_.reset(static_cast<std::byte*>(::operator new(bytes > 0 ? bytes : 1, kTensorAlignment)));
 }

@@ -12,8 +12,8 @@ namespace kolo::base {
 void UniqueFd::reset(int fd) noexcept {
   const int old = std::exchange(fd_, fd);
   if (old < 0) return;
-  // Linux frees the descriptor whatever close says (EINTR, EIO); only EBADF means that somebody else closed ours, and
-  // may next close, or be written by us, what a stranger has opened since.
+  // Linux frees the descriptor whatever close returns (EINTR, EIO). Only EBADF means that other code has closed this
+  // descriptor; the number may then be used for another file.
   const int result = ::close(old);
   KOLO_CHECK(result == 0 || errno != EBADF) << "descriptor " << old << " was closed behind its owner's back";
 }

@@ -22,7 +22,7 @@ class UniqueFd {
   [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
   [[nodiscard]] explicit operator bool() const noexcept { return valid(); }
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
-  /// Closes what it holds, and takes the given descriptor. To close a descriptor that is not open is a bug and aborts.
+  /// Closes the old descriptor, and owns the given one. Closing a descriptor that is not open is a bug and aborts.
   void reset(int fd = -1) noexcept;
 
  private:

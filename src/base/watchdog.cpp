@@ -24,7 +24,7 @@ Watchdog::Watchdog(Duration patience, std::string last_words, int status) {
       ::_exit(status);
     });
   } catch (const std::system_error&) {
-    // Without a deadline, then: what the caller is about to do is worth more.
+    // There is no deadline then: the caller's work is more important.
   }
 }
 

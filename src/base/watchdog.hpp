@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A deadline for a call of somebody else's that has none.
+// A deadline for a library's call that has none.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace kolo::base {
 
-/// Ends the process, should this object live longer than `patience`: writes `last_words` to stderr and exits with
-/// `status`, without destructors and exit handlers, which might hang as well. Where the system has no thread left there
-/// is no deadline.
+/// Ends the process if this object lives longer than `patience`: writes `last_words` to stderr and exits with `status`,
+/// without destructors and exit handlers, which might hang as well. If the system cannot start a thread, there is no
+/// deadline.
 class Watchdog {
  public:
   Watchdog(Duration patience, std::string last_words, int status);

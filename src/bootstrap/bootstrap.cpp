@@ -43,7 +43,7 @@ Status run(const std::function<std::string()>& part, std::string& said) {
   }
 }
 
-/// The rank whose failure is told: the first, but rather one with a reason of its own than one that waited in vain.
+/// The rank whose failure is reported: the first with a reason of its own, else the first that waited for another.
 std::optional<std::size_t> culprit(const std::vector<Report>& reports) {
   std::optional<std::size_t> found;
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {

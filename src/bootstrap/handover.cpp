@@ -27,12 +27,13 @@ namespace {
 struct Watched {
   int local_rank = 0;
   shm::LocalSocket socket;
-  base::UniqueFd process;  // not valid where the process cannot be seen
+  base::UniqueFd process;  // not valid if the process cannot be seen
 };
 
 Watched watch(int local_rank, shm::LocalSocket socket) {
   base::UniqueFd process;
-  // A child of the peer may keep a copy of its socket open and so hide its end; the process itself cannot hide.
+  // A child of the peer may keep a copy of its socket open, which hides the peer's end. Its process is therefore
+  // watched, too.
   const shm::Peer peer = socket.peer();
   if (peer.pid > 0) process.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   return {local_rank, std::move(socket), std::move(process)};
@@ -51,7 +52,7 @@ class ProcessNodeLink final : public transport::NodeLink {
   [[nodiscard]] int wake_fd() const noexcept override { return own_bell_.fd(); }
 
   void wake(int local_rank) noexcept override {
-    // It fails only when 2^64-1 calls are still unheard, and then it is readable.
+    // It fails only if the counter is full, and then the descriptor is readable.
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written =
         ::write(bells_[static_cast<std::size_t>(local_rank)].get(), &one, sizeof one);
@@ -83,10 +84,10 @@ class ProcessNodeLink final : public transport::NodeLink {
   shm::Segment segment_;
   base::EventFd own_bell_;
   std::vector<base::UniqueFd> bells_;  // by local rank; the own one is a copy
-  std::vector<Watched> watched_;       // of the leader: all others; of the others: the leader
+  std::vector<Watched> watched_;       // on the leader: all others; on the others: the leader
 };
 
-/// What a rank opens before anybody waits for it.
+/// The descriptors that a rank opens before other ranks wait for it.
 struct NodeParts {
   NodeParts(const core::Topology& topology, std::size_t bytes) {
     const auto ranks = static_cast<std::size_t>(topology.local_size());
@@ -94,7 +95,7 @@ struct NodeParts {
       segment.emplace(shm::Segment::create(bytes));
       listener.emplace(topology.local_size());
       shm::require_descriptors(3 * (ranks - 1) +
-                               1);  // of each other rank socket, bell and process; a copy of the own bell
+                               1);  // socket, bell and process of each other rank; a copy of the own bell
     } else {
       socket.emplace();
       shm::require_descriptors(ranks + 2);  // all bells, the segment, the leader's process
@@ -154,7 +155,7 @@ std::shared_ptr<transport::NodeLink> join_node(Bootstrap& bootstrap, const core:
   begun = base::now();
   shm::together(meet, [&]() -> std::string {
     const shm::Gathering gathering(topology, job_key, patience,
-                                   [] {});  // until the engine runs, nobody hears of a failure
+                                   [] {});  // until the engine runs, failures are not reported
     const std::string& leader = names[static_cast<std::size_t>(topology.leader_of(topology.node))];
     link = parts->listener ? lead(std::move(*parts), gathering) : follow(std::move(*parts), leader, bytes, gathering);
     return {};

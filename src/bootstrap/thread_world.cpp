@@ -23,7 +23,7 @@ namespace kolo::bootstrap {
 
 namespace {
 
-/// What the ranks of a (virtual) node share.
+/// The state that the ranks of a (virtual) node share.
 struct ThreadNode {
   ThreadNode(std::size_t bytes, std::size_t ranks) : memory(shm::Segment::anonymous(bytes)), bells(ranks) {}
   shm::Segment memory;
@@ -59,7 +59,7 @@ class ThreadNodeLink final : public transport::NodeLink {
 
 }  // namespace
 
-/// What all ranks of the world share. Thread-safe.
+/// The state that all ranks of the world share. Thread-safe.
 class ThreadWorldState {
  public:
   explicit ThreadWorldState(int size) : size_(size), arrived_(static_cast<std::size_t>(size)) {}
@@ -67,7 +67,7 @@ class ThreadWorldState {
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const std::shared_ptr<threads::MailRoom>& mail_room() const noexcept { return mail_room_; }
 
-  /// Blocks until all ranks have come; returns what they brought, by rank. When patience ends, the world does.
+  /// Blocks until all ranks have come; returns their texts, by rank. If patience ends first, the world is aborted.
   std::vector<std::string> meet(int rank, std::string_view label, const std::string& brought, base::Duration patience,
                                 base::Time begun) {
     const base::MutexLock lock(mutex_);
@@ -75,7 +75,7 @@ class ThreadWorldState {
     arrived_[static_cast<std::size_t>(rank)] = brought;
     const std::uint64_t meeting = meetings_;
     if (++present_ == size_) {
-      // Everybody of the meeting before has left it: nobody comes to the next one without having done so.
+      // All ranks have left the meeting before, because a rank comes to the next one only after that.
       brought_.clear();
       for (std::optional<std::string>& one : arrived_) brought_.push_back(std::move(*std::exchange(one, std::nullopt)));
       present_ = 0;
@@ -92,7 +92,7 @@ class ThreadWorldState {
     return brought_;
   }
 
-  /// The first of a node's ranks to come makes it, the last one to come takes it out again.
+  /// The node's first rank makes it, and its last rank removes it from the table.
   std::shared_ptr<ThreadNode> join(int node, std::size_t ranks, std::size_t bytes) {
     const base::MutexLock lock(mutex_);
     check_alive();
@@ -137,12 +137,12 @@ class ThreadWorldState {
   const std::shared_ptr<threads::MailRoom> mail_room_ = std::make_shared<threads::MailRoom>();
   base::Mutex mutex_;
   base::ConditionVariable all_here_;
-  std::vector<std::optional<std::string>> arrived_ KOLO_GUARDED_BY(mutex_);  // of the meeting at hand
+  std::vector<std::optional<std::string>> arrived_ KOLO_GUARDED_BY(mutex_);  // of the current meeting
   std::vector<std::string> brought_ KOLO_GUARDED_BY(mutex_);                 // of the last one
   int present_ KOLO_GUARDED_BY(mutex_) = 0;
   std::uint64_t meetings_ KOLO_GUARDED_BY(mutex_) = 0;
   std::map<int, Joining> joining_ KOLO_GUARDED_BY(mutex_);  // by node
-  std::string aborted_ KOLO_GUARDED_BY(mutex_);             // why; empty while all is well
+  std::string aborted_ KOLO_GUARDED_BY(mutex_);             // the reason; empty if not aborted
 };
 
 namespace {

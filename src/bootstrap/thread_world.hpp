@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A world whose ranks are threads of one process: the same program without a launcher, and the tests' world, which a
-// thread sanitizer sees whole. Everything that processes do with MPI and shared memory is done here in plain memory.
+// A world whose ranks are threads of one process: for programs without a launcher, and for tests under the thread
+// sanitizer. Plain memory replaces MPI and shared memory.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@ namespace kolo::bootstrap {
 
 class ThreadWorldState;
 
-/// Thread-safe. Bootstraps and what they made stay valid when the world object is gone.
+/// Thread-safe. Bootstraps, and what they have made, stay valid when the world object is destroyed.
 class ThreadWorld {
  public:
   explicit ThreadWorld(int size);
   ~ThreadWorld();
 
-  /// Rank `rank`'s way in; used by that rank's thread alone. All ranks are on one machine, so a topology of several
-  /// nodes is one of virtual nodes.
+  /// The bootstrap of rank `rank`; only that rank's thread uses it. All ranks are on one machine, so several nodes are
+  /// virtual nodes.
   [[nodiscard]] std::unique_ptr<Bootstrap> bootstrap(int rank);
 
-  /// Ends every blocked or later call of a bootstrap with Error(transport, reason), and every later use of an InterNode
-  /// likewise: a rank has left, and nobody shall wait for it. The first reason stays.
+  /// Ends every blocked or later call of a bootstrap, and every later use of an InterNode, with Error(transport,
+  /// reason), because a rank has left and must not be waited for. The first reason stays.
   void abort(const std::string& reason);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The members of a set that have joined, and what each submitted before that the log has neither run nor failed yet.
-// Sequencer and participants go through the same log with it, so they come to the same ranks. Plain data, no threads.
+// The members of a set that have joined, and the submissions of each that the log has neither run nor failed yet. The
+// sequencer and all participants update it from the same log, so they get the same ranks. Plain data, no threads.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace kolo::control {
 
 class Absentees {
  public:
-  /// By name. A participant knows the names alone.
+  /// By name. A participant knows only the names.
   using Submissions = std::map<std::string, Joined::Submission>;
 
   [[nodiscard]] bool empty() const noexcept { return submissions_.empty(); }
@@ -29,7 +29,7 @@ class Absentees {
     return !empty() && std::any_of(ranks.begin(), ranks.end(), [this](std::int32_t rank) { return has(rank); });
   }
 
-  /// `counts`: averages are over it.
+  /// `counts`: averages count this rank.
   void add(std::int32_t rank, Submissions submissions, bool counts) {
     submissions_.emplace(rank, std::move(submissions));
     if (counts) counted_.insert(rank);
@@ -38,13 +38,13 @@ class Absentees {
     submissions_.clear();
     counted_.clear();
   }
-  /// How many of these, which contribute nothing, averages are not over.
+  /// How many of these ranks, which contribute nothing, averages do not count.
   [[nodiscard]] std::size_t uncounted(const std::vector<std::int32_t>& ranks) const {
     return static_cast<std::size_t>(
         std::count_if(ranks.begin(), ranks.end(), [this](std::int32_t rank) { return counted_.count(rank) == 0; }));
   }
 
-  /// Those that contribute nothing to this name's next round, ascending.
+  /// The ranks that contribute nothing to this name's next round, ascending.
   [[nodiscard]] std::vector<std::int32_t> without(const std::string& name) const {
     std::vector<std::int32_t> ranks;
     for (const auto& [rank, submissions] : submissions_) {
@@ -52,7 +52,7 @@ class Absentees {
     }
     return ranks;
   }
-  /// The round that they have in flight; 0: none.
+  /// The round of this name that they have in flight; 0: none.
   [[nodiscard]] core::Round round_of(const std::string& name) const {
     for (const auto& [rank, submissions] : submissions_) {
       const auto found = submissions.find(name);
@@ -64,14 +64,14 @@ class Absentees {
   void consume(const std::string& name) {
     for (auto& [rank, submissions] : submissions_) submissions.erase(name);
   }
-  /// The name's id was evicted: what is in flight counts as its first round.
+  /// The name's id was evicted: the submission in flight becomes its first round.
   void restart(const std::string& name) {
     for (auto& [rank, submissions] : submissions_) {
       const auto found = submissions.find(name);
       if (found != submissions.end()) found->second.round = 1;
     }
   }
-  /// Whether nothing of theirs is left.
+  /// Whether none of their submissions is left.
   [[nodiscard]] bool are_done() const {
     return std::all_of(submissions_.begin(), submissions_.end(), [](const auto& one) { return one.second.empty(); });
   }
@@ -82,13 +82,13 @@ class Absentees {
   std::set<std::int32_t> counted_;
 };
 
-/// For a set's sequence: the last call that each of them had given to the log.
+/// For a set's sequence: the last call that each absent rank had given to the log.
 class AbsentCallers {
  public:
   [[nodiscard]] bool empty() const noexcept { return calls_.empty(); }
   void add(std::int32_t rank, core::Round calls) { calls_[rank] = calls; }
   void clear() noexcept { calls_.clear(); }
-  /// Those that have not made this call, ascending.
+  /// The ranks that have not made this call, ascending.
   [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const {
     std::vector<std::int32_t> ranks;
     for (const auto& [rank, calls] : calls_) {
@@ -96,19 +96,19 @@ class AbsentCallers {
     }
     return ranks;
   }
-  /// Whether this rank is one of those.
+  /// Whether this rank has not made the call.
   [[nodiscard]] bool lacks(std::int32_t rank, core::Round call) const {
     const auto found = calls_.find(rank);
     return found != calls_.end() && found->second < call;
   }
-  /// For how many calls from this one on, one at least, the same ranks contribute; at most so many.
+  /// The number of calls from this one on (from 1 to `most`) to which the same ranks contribute.
   [[nodiscard]] std::uint64_t alike(core::Round call, std::uint64_t most) const {
     for (const auto& [rank, calls] : calls_) {
       if (calls >= call) most = std::min(most, calls - call + 1);
     }
     return most;
   }
-  /// Whether none of them has made a call beyond this number.
+  /// Whether no absent rank has made a call beyond this number.
   [[nodiscard]] bool are_done(core::Round call) const {
     return std::all_of(calls_.begin(), calls_.end(), [call](const auto& one) { return one.second <= call; });
   }

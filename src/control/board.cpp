@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kLine = 64;
 
 using Counter = std::atomic<std::uint64_t>;
-// Shared between processes: the word itself, at its own address, with no lock in anybody's private memory.
+// The word is shared between processes, so it must be lock-free: a lock would lie in private memory.
 static_assert(Counter::is_always_lock_free && sizeof(Counter) == 8);
 static_assert(alignof(Counter) == 8);
 
@@ -26,7 +26,7 @@ std::size_t column_bytes(const BoardShape& shape) noexcept {
 
 }  // namespace
 
-/// What a rank says about itself, by who writes it: a line that two sides write would travel between their cores.
+/// A rank's words, grouped by writer: a cache line that two sides write would travel between their cores.
 struct Board::Column {
   // Written by the rank, looked at by the leader.
   alignas(kLine) Counter doorbell;
@@ -35,7 +35,7 @@ struct Board::Column {
   alignas(kLine) Counter messages_read;
   // Written by the rank, looked at by the leader only when the log seems full.
   alignas(kLine) Counter log_cursor;
-  // Written by the rank, looked at by whoever publishes.
+  // Written by the rank, read by the rank that publishes.
   alignas(kLine) Counter asleep;
 };
 
@@ -43,7 +43,7 @@ struct Board::Log {
   alignas(kLine) Counter written;  // position in the log ring
 };
 
-// In memory: the log's head, the columns - each its head, its counts, its message ring - and the log's ring.
+// In memory: the log's head; the columns, each with its head, counts and message ring; and the log's ring.
 std::size_t BoardShape::bytes() const noexcept {
   return base::round_up(kLine + static_cast<std::size_t>(ranks) * column_bytes(*this) + log_ring_bytes,
                         base::kPageBytes);
@@ -165,7 +165,7 @@ bool Board::append_log(ByteView entry) noexcept {
   std::uint64_t position = before;
   const ByteRing ring = log_ring();
   bool whole = appending_.write(ring, position, log_reusable_, entry);
-  if (!whole) {  // only by what was last seen of the cursors: looking costs a line from every rank
+  if (!whole) {  // uses the cursors as last read: reading them costs a cache line from every rank
     log_reusable_ = slowest_cursor();
     whole = appending_.write(ring, position, log_reusable_, entry);
   }
@@ -173,7 +173,7 @@ bool Board::append_log(ByteView entry) noexcept {
   return whole;
 }
 
-/// Not the laggard's cursor, read again: by then it may have passed the others.
+/// Do not read the laggard's cursor again: meanwhile it may have passed the others.
 std::uint64_t Board::slowest_cursor() const noexcept {
   std::uint64_t least = ~std::uint64_t{0};
   for (int rank = 0; rank < shape_.ranks; ++rank) {

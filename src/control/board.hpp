@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The board: a node's shared table of who is ready for what, and the node's copy of the log. A layout over memory that
-// somebody else maps (`NodeLink::memory`, zeroed); no code here waits, allocates or knows about processes.
+// is mapped elsewhere (`NodeLink::memory`, zeroed). Nothing here waits, allocates or knows about processes.
 //
 // One column a local rank, written by that rank alone:
-//   counts     one word (`CountWord`) an id: its submissions, published by one release store
-//   doorbell   how many things the rank has published in all; bumped after each, so that the leader looks at one line
-//              of a rank that did nothing
-//   messages   a byte ring (one writer: the rank, one reader: the leader) for what is more than a count
+//   counts     one word (`CountWord`) for each id: its submissions, published by one release store
+//   doorbell   how often the rank has published; it grows after each, so that the leader looks at only one cache line
+//              of a rank that published nothing
+//   messages   a byte ring for longer messages; its writer is the rank, its reader the leader
 //   log cursor how far the rank has read the log
-//   asleep     what may wake this rank while nobody drives its engine; 0 while somebody does
+//   asleep     which events wake this rank while no thread drives its engine; 0 while one does
 // and one log a node, a byte ring with one writer (the leader) and all local ranks as readers, each at its own cursor:
 // an entry is overwritten only when the slowest has passed it.
 //
-// Going to sleep and publishing cross over: the sleeper stores `asleep`, then looks at what would wake it; the
-// publisher stores what it has, then looks at `asleep`. All four accesses are sequentially consistent; with acquire and
-// release alone the two miss each other. The publisher's store that counts here is the doorbell's and the log length's.
+// Sleeping and publishing. A sleeper stores `asleep`, then looks for events once more; a publisher stores the event,
+// then looks at `asleep`. All four accesses are sequentially consistent; with acquire and release only, both could miss
+// each other. The publisher's store is that of the doorbell or of the log length.
 //
-// Fences are not used: thread sanitizers do not see them.
+// There are no fences, because thread sanitizers do not see them.
 #pragma once
 
 #include <atomic>
@@ -40,14 +40,14 @@ struct BoardShape {
   [[nodiscard]] std::size_t bytes() const noexcept;
 };
 
-/// One local rank's access to the board, and the only one that rank has: it remembers messages that are half written or
-/// half read. Calls come from the driver of that rank's engine, except `asleep(rank)` which any thread may ask.
+/// One local rank's access to the board. A rank has exactly one, because it remembers messages that are partly written
+/// or read. Only the driver of that rank's engine calls it, except `asleep(rank)`, which any thread may call.
 ///
-/// Rings may be shorter than a message. What is longer than a quarter of its ring goes through in parts: `post` and
-/// `append_log` write what fits, return false, and go on where they were when called again with the same message, which
-/// must happen before another one is offered. (A shorter message is written whole or not at all.) The reader's part of
-/// it is to read: parts ring the doorbell and show as log entries, and `receive` and `next_log_entry` take them in
-/// although they return false. Who got false looks again when the reader has had time; nothing here wakes it.
+/// Rings may be shorter than a message. A message longer than a quarter of its ring is written in parts: `post` and
+/// `append_log` write what fits, return false, and continue when they are called again with the same message. No other
+/// message may come before that. (A shorter message is written whole or not at all.) Parts ring the doorbell and count
+/// as log entries; `receive` and `next_log_entry` read them and return false until the message is whole. A writer that
+/// got false tries again later; nothing here wakes it.
 class Board {
  public:
   /// `memory` is zeroed, 64-byte aligned, `shape.bytes()` long, and outlives the board.
@@ -65,8 +65,8 @@ class Board {
   /// The same in two steps, for many counts under one ring of the doorbell.
   void write_count(core::TensorId id, CountWord word) noexcept;
   void ring(std::uint64_t publications) noexcept;
-  /// The same without the doorbell, for what the leader may learn when it next looks: it wakes the leader only where
-  /// that one asked for it (`Sleep::hears_quiet`).
+  /// The same without the doorbell, if the leader may learn of it when it next looks. It wakes the leader only if the
+  /// leader asked for that (`Sleep::hears_quiet`).
   void publish_quietly(core::TensorId id, CountWord word) noexcept;
   /// Publishes a message and rings the doorbell; false when the ring has no room for all of it (try again with the same
   /// message after the leader has read).
@@ -75,18 +75,18 @@ class Board {
   [[nodiscard]] bool next_log_entry(Bytes& entry);
   /// Whether the leader has not taken all messages that this rank has posted.
   [[nodiscard]] bool has_unread_messages() const noexcept;
-  /// Whether `next_log_entry` has something to read, be it only parts.
+  /// Whether `next_log_entry` has something to read, perhaps only a part of an entry.
   [[nodiscard]] bool has_log_entry() const noexcept;
 
-  // -- as the leader (local rank 0), who is a rank as well
+  // -- as the leader (local rank 0), which is a rank as well
   [[nodiscard]] std::uint64_t doorbell(int local_rank) const noexcept;
   [[nodiscard]] CountWord count(int local_rank, core::TensorId id) const noexcept;
-  /// That rank's whole column of packed words, `shape.ids` of them: for looking along it.
+  /// That rank's column of packed words, `shape.ids` of them.
   [[nodiscard]] const std::atomic<std::uint64_t>* counts(int local_rank) const noexcept;
   /// The next message of that rank, or false.
   [[nodiscard]] bool receive(int local_rank, Bytes& message);
-  /// Appends to the node's log; false when a laggard has not yet read what would be overwritten (wake it, try again
-  /// with the same entry). The leader reads the log like any rank, and may be the laggard itself.
+  /// Appends to the node's log; false if a rank has not read yet what would be overwritten (wake the `laggard`, and try
+  /// again with the same entry). The leader reads the log like any rank, and may be the laggard itself.
   [[nodiscard]] bool append_log(ByteView entry) noexcept;
   /// The local rank whose cursor is furthest behind.
   [[nodiscard]] int laggard() const noexcept;
@@ -94,14 +94,15 @@ class Board {
   void forget_reader(int local_rank) noexcept { gone_[static_cast<std::size_t>(local_rank)] = true; }
 
   // -- sleeping
-  /// Why a sleeper may be woken, besides for messages and log entries.
+  /// Which events wake a sleeper, besides messages and log entries.
   struct Sleep {
-    bool has_batches = false;  ///< it has open batches: wake it when the data plane has moved
-    bool hears_quiet = false;  ///< the leader waits for what is published quietly
-    bool hears_counts = true;  ///< the leader waits for submissions: no batch can be ready without its own
+    bool has_batches = false;  ///< it has open batches: wake it when the data plane has progressed
+    bool hears_quiet = false;  ///< the leader waits for what `publish_quietly` publishes
+    bool hears_counts = true;  ///< the leader waits for submissions; false: no batch can become ready without its own
+                               ///< submission
   };
-  /// Announces that nobody drives this rank's engine (sequentially consistent). Look once more afterwards at
-  /// `has_log_entry`, and, as the leader, at the doorbells and at what is published quietly.
+  /// Announces that no thread drives this rank's engine (sequentially consistent). Afterwards the caller checks
+  /// `has_log_entry` once more, and, as the leader, the doorbells and the counts that were published quietly.
   void announce_sleep(Sleep sleep) noexcept;
   void announce_sleep() noexcept { announce_sleep(Sleep{}); }
   void announce_awake() noexcept;
@@ -132,7 +133,7 @@ class Board {
   PartWriter appending_;
   std::vector<PartReader> receiving_;  // by local rank
   std::vector<bool> gone_;             // by local rank
-  std::uint64_t log_reusable_ = 0;     // all cursors have passed this
+  std::uint64_t log_reusable_ = 0;     // all cursors are beyond this position
 };
 
 }  // namespace kolo::control

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages through a ring of bytes: how they are cut into frames, and how they lie in memory. Positions are monotonic
-// byte counts; publishing them, and knowing how far readers are, is the owner's business (control/board.cpp).
+// byte counts; the owner publishes them, and knows how far readers are (control/board.cpp).
 //
 // A frame is a 4-byte word - the payload's length, and a bit that says whether more parts of the same message follow -
-// and the payload, padded to 8 bytes. Frames lie one after another and wrap around at the ring's end, in the middle of
-// a payload if it so happens. A message longer than a quarter of the ring travels in parts, so that one writer and one
-// reader can pass on a message of any length, and a long one does not wait for an empty ring.
+// and the payload, padded to 8 bytes. Frames lie one after another and wrap around at the ring's end, possibly in the
+// middle of a payload. A message longer than a quarter of the ring travels in parts. A message may therefore have any
+// length, and a long one does not wait for an empty ring.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,14 @@ class ByteRing {
   static constexpr std::size_t kWordBytes = sizeof(std::uint32_t);
   static constexpr std::size_t kSmallest = 64;
 
-  /// `bytes` is a multiple of 64 and less than 8 GiB; the memory belongs to somebody else.
+  /// `bytes` is a multiple of 64 and less than 8 GiB; the memory belongs to the caller.
   ByteRing(std::byte* data, std::size_t bytes) noexcept : data_(data), bytes_(bytes) {}
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] static constexpr std::size_t frame_bytes(std::size_t payload) noexcept {
     return base::round_up(kWordBytes + payload, kFrameAlignment);
   }
-  /// The longest payload of one frame: its frame is a quarter of the ring.
+  /// The longest payload of one frame: the whole frame is a quarter of the ring.
   [[nodiscard]] std::size_t longest_part() const noexcept {
     return bytes_ / 4 / kFrameAlignment * kFrameAlignment - kWordBytes;
   }
@@ -52,7 +52,7 @@ class ByteRing {
   }
 
   /// Appends a frame's payload to `message`; returns the position after it, and whether more parts follow. Another
-  /// process has written what is there, up to `end`: throws Error (transport) for what no writer writes.
+  /// process has written the bytes up to `end`: throws Error (transport) if they are not valid frames.
   std::pair<std::uint64_t, bool> read(std::uint64_t position, std::uint64_t end, Bytes& message) const {
     require(position % kFrameAlignment == 0 && end - position <= bytes_, "a ring holds more than its bytes");
     std::uint32_t word = 0;
@@ -73,7 +73,7 @@ class ByteRing {
   std::size_t bytes_;
 };
 
-/// The writer's memory of a message that did not fit at once.
+/// The writer's state of a message that did not fit at once.
 class PartWriter {
  public:
   /// Writes as many parts as there is room for, and moves `position` on; everything before `reusable` has been read.
@@ -91,10 +91,10 @@ class PartWriter {
   }
 
  private:
-  std::size_t written_ = 0;  // bytes of the message at hand
+  std::size_t written_ = 0;  // bytes of the current message
 };
 
-/// The reader's memory of a message whose last part has not come yet.
+/// The reader's state of a message whose last part has not come yet.
 class PartReader {
  public:
   /// Reads frames up to `end` or the end of a message, and moves `position` on. True when `message` is one.

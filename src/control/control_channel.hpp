@@ -21,7 +21,7 @@ class ControlChannel {
    public:
     virtual ~Handler() = default;
     virtual void on_frame(int node, ByteView frame) = 0;
-    /// The link to this peer is gone for good; called once for it.
+    /// The link to this peer has ended; called once for each peer.
     virtual void on_lost(int node, const std::string& reason) = 0;
   };
 
@@ -39,7 +39,7 @@ class ControlChannel {
   virtual void service(Handler& handler) = 0;
   /// True when everything queued has been handed to the system (before a close).
   [[nodiscard]] virtual bool flushed() const noexcept = 0;
-  /// An end of file after this is no loss.
+  /// After this an end of file is not reported as a loss.
   virtual void expect_close() noexcept = 0;
 };
 

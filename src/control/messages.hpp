@@ -1,89 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that negotiation says. Two directions, and nothing else:
+// The messages of negotiation. There are two directions:
 //
 //   up    a rank -> its node's leader (board and message ring) -> parent leaders (TCP) -> the sequencer
-//   down  the log: one sequence of entries, the same for every rank, made by the sequencer alone
+//   down  the log: one sequence of entries, the same for every rank, written by the sequencer alone
 //
-// Submissions are counts, never bits. A submission is either *bare* - the count word of an id rises - or *whole* - a
-// `Declared` with the signature. On the way up, leaders merge: a count goes up once all members below have reached
-// it, a declaration once all members below have made theirs (bare or whole) for that round. So what the sequencer
-// hears has been said by every member, and the messages at the root do not grow with the ranks.
+// Submissions are counts, never bits. A submission is either *bare* (the count word of an id rises) or *whole* (a
+// `Declared` with the signature). On the way up, leaders merge: a count goes up once all members below have reached it,
+// a declaration once all members below have made theirs, bare or whole, for that round. What reaches the sequencer has
+// therefore been submitted by every member, and the number of messages at the root does not grow with the ranks.
 //
-// Members. A request is of a set, and all members of the set make it. A request to make a set is of the world, names
-// its members, and these alone make it: nobody else is asked, waits, or need know. From then on the list is known by
-// the set's number, so that no steady request carries it.
-//
-//   making   A rank declares the request with the list (`Declared::members`) and waits. Who makes the request is
-//            matched by the list and the name; a rank has one such request open at a time, so the order of its calls
-//            tells which is meant. When the last member has made it the log says `SetAdded`: a number and a row of
-//            reserved ids. Ranks that gave the list in different orders disagree, which is `Failed`. A member that
-//            never comes: the others' wait ends as any wait does, and whoever gave another list is said to wait for
-//            that one.
-//   dropping A rank that is done with a set says so once, by a count (`kDropped`), when nothing that it has submitted
-//            there is in flight and all its batches there are complete. It waits for nobody. When the last member has
-//            dropped the set the log says `SetRemoved`; then nothing of the set is open anywhere, so number and row are
-//            free at once, in the order of the log. The words of the row are set back to zero.
-//   death    of any rank is the world's fault, at whatever point.
-//   leaving  A rank that leaves drops its sets. What needs it fails as always: a request that names it among its
-//            members is asked about, and fails if that rank has not made it.
-//   plans    A plan of the set that is open when the last member drops it is voided just before.
-//
-// Joining. A rank that is out of data joins (`Joined`), in any set: the others go on, and for what they do in the set
-// it counts as having submitted everything, with the operation's neutral element. It is *absent* then.
-//
-//   from when   A relay passes `Joined` on, and from then on waits for nothing more of that rank in the set but its
-//               completed batches. What a relay sends before `Joined` was said with the rank, what it sends after it,
-//               without. Links keep their order, so the sequencer knows which is which, and it is the same for all
-//               relays on the way; the others never waited for that rank by itself.
-//   who contributes  `Joined` lists what the rank has in flight, whole, because relays do not wait for that either.
-//               The sequencer strikes out what the log has run or failed since the rank read it, and the log says what
-//               is left (`RankJoined`). A rank contributes to all that it submitted before it joined: to what is
-//               listed, and to nothing else until the join ends. So everybody knows from the log alone who contributes
-//               to a batch; in one batch it is the same ranks for all members, and while somebody is absent there is no
-//               plan.
-//   the absent  executes every batch. It learns names and signatures from `Assigned`, and counts rounds along, also
-//               those that fail, so that they agree when it returns. It answers questions as one who has submitted. An
-//               id that is evicted it forgets as the others do; what it has in flight is listed as round 1 from then
-//               on, and nobody sends it again.
-//   averages    are over those that contribute, and over the absent that want it (`Joined::counts`).
-//   refused     What names an absent rank as its root, kinds in which each rank sends and receives, and products of
-//               scaled numbers, which have no neutral element, fail (`Failed`); and so does a process set that names a
-//               rank which has joined the world, and has not asked for that set before. The job goes on.
-//   the end     When the last member has joined, what is listed runs, for nobody else can be waited for. Then the log
-//               says `JoinEnded`: the join returns on all members with the rank that joined last, and all are present.
-//               Nothing of the set is in flight then, in relays neither. Steps are counted on from the member that has
-//               ended most of them.
-//   leaving     of a member, joined or not, before the end: the join can never end, and fails (`JoinEnded` with an
-//               error). What had been said without the absent may still be on its way up, so nothing later in the set
-//               can run; it fails as if the rank that left were missing.
-//   deadline    A rank that has joined waits for those that have not. It counts from the set's last batch, so that a
-//               join may last as long as the others work. Then it asks (`Overdue::join`); every member answers whether
-//               it has joined, and the error names those that have not.
-//
-// Sequences. The calls of a rank in a set that have no name, blocking and asynchronous ones, are its *sequence* there,
-// in the order in which they were made; a call's number in it, from 1, is its identity. There are no ids, no rounds and
-// no plans:
-//
-//   shortcut A short blocking call may avoid the log (shortcut.hpp). Then it does so on all members, and nothing of the
-//            sequence is in flight in the log. So a number that is missing here is missing on every link, and between
-//            two messages.
-//   up       `SequenceGrown` says what follows what was said last: how many calls of which signature, one after
-//            another. Each link has numbers of its own for the signatures, which the sender gives (sequence.hpp). So a
-//            thousand calls of one signature are a few bytes, and nothing waits for an agreement about a number.
-//   merging  A relay compares what its children say call by call, and passes on what all of them have made. Where their
-//            signatures differ at one number, it passes on all of them as one call that is disputed. Nobody is asked:
-//            the ranks' order itself shows the mismatch, as soon as the last of them has made the call.
-//   down     Calls run in the order of their numbers, so the log says only how many: `SequenceAppended`. One that is
-//            disputed fails on every member (`SequenceFailed`), and the next one goes on.
-//   leaving  `Left` says how far the rank has come in each set. Later calls can never be complete. Whoever has made one
-//            asks (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may run.
-//   joining  `Joined` and `RankJoined` say how far the rank has come in the log. It contributes to what it has made,
-//            and to nothing later; `SequenceAppended` brings the signatures that it does not know. What it had made
-//            reaches the sequencer after its `Joined`, perhaps: the end waits for that. Then all members go on from one
-//            number, the greatest that any of them has made (`JoinEnded`). The log alone does not know it: the last
-//            calls may have avoided it.
-//   waits    are asked about under a name that no program can use (`kSequence`), and the call's number as its round.
+// Three subjects have rules of their own, which stand beside their messages: "Members" (how sets are made and dropped)
+// above `Declared`, "Sequences" (calls without a name) above `SequenceGrown`, and "Joining" (ranks that are out of
+// data) above `Joined`.
 #pragma once
 
 #include <cstdint>
@@ -125,9 +54,27 @@ struct Counted {
   CountWord word;
 };
 
+// Members. A request belongs to a set, and all members of the set make it. A request to make a set belongs to the world
+// and names its members (`Declared::members`). Only these make it; no other rank is asked, waits, or learns of it.
+// Later requests name the set by its number, so they do not carry the list.
+//
+//   making   A rank declares the request with the list and waits. Requests are matched by list and name. A rank has one
+//            such request open at a time, so equal ones are matched in the order of its calls. When the last member has
+//            made it, the log says `SetAdded`: a number and a row of reserved ids. If ranks gave the list in different
+//            orders, the log says `Failed`. If a member never comes, the others' wait ends as any wait does, and the
+//            error says which ranks wait for another list.
+//   dropping A rank that is done with a set says so once, by a count (`kDropped`), when nothing that it has submitted
+//            there is in flight and all its batches there are complete. It waits for no other rank. When the last
+//            member has dropped the set, the log says `SetRemoved`. Nothing of the set is open anywhere then, so number
+//            and row are free at once, in the order of the log. The words of the row are set back to zero.
+//   death    The death of any rank is a fatal error of the world.
+//   leaving  A rank that leaves drops its sets. A request that names it among its members is asked about, and fails if
+//            that rank has not made it.
+//   plans    A plan of the set that is open when the last member drops it is voided just before.
+
 /// Whole: all members below have submitted `round` of this name; at least one with a signature of its own.
 struct Declared {
-  /// Those who agree. No signature: they submitted bare, under the generation in `Declared::generation`.
+  /// Ranks that agree. Without a signature: they submitted bare, under the generation in `Declared::generation`.
   struct Variant {
     std::optional<core::Signature> signature;
     std::vector<std::int32_t> ranks;
@@ -135,12 +82,12 @@ struct Declared {
   core::SetId set = core::kGlobalSet;
   std::string name;
   core::Round round = 0;
-  /// The id and generation that the submitter knows this name by; kNoTensor when it knows none. A declaration that
-  /// refers to an evicted generation is void: its ranks send it again when they read of the eviction.
+  /// The id and generation under which the submitter knows this name; kNoTensor if it knows none. A declaration with an
+  /// evicted generation is void: its ranks send it again when they read of the eviction.
   core::TensorId id = core::kNoTensor;
   std::uint16_t generation = 0;
   std::vector<Variant> variants;
-  std::vector<std::int32_t> members = {};  ///< who makes it, ascending; empty: the set's members
+  std::vector<std::int32_t> members = {};  ///< the ranks that make the request, ascending; empty: the set's members
 };
 
 /// `rank` is blocked (a wait, wait_for, an unfinished done(), on_done, wait_on) while this planned batch lacks some of
@@ -150,11 +97,11 @@ struct Interest {
   std::uint32_t plan = 0;
   std::uint32_t batch = 0;
   std::vector<core::TensorId> lacking;  ///< the members of the batch that the rank has not submitted; at least one
-  core::Round round = 0;                ///< of the first of them: the round it lacks
+  core::Round round = 0;                ///< of the first of `lacking`: the round that is missing
 };
 
-/// `rank` has waited for this submission for `waited_s`. With `deadline` the wait must end now, by a fatal error; else
-/// a warning is due. `running`: its batch has been handed to the data plane; `round` may be 0 then.
+/// `rank` has waited for this submission for `waited_s`. With `deadline` the wait must end now, by a fatal error;
+/// without it a warning is due. `running`: the batch has been handed to the data plane; `round` may be 0 then.
 struct Overdue {
   std::int32_t rank = 0;
   core::SetId set = core::kGlobalSet;
@@ -164,28 +111,28 @@ struct Overdue {
   bool deadline = false;
   bool running = false;
   std::vector<std::int32_t> members = {};  ///< as in `Declared`, here and below
-  /// It waits for the others to join: `name` is empty, and `round` is the number of the set's join, from 1.
+  /// The rank waits for the others to join: `name` is empty, and `round` is the number of the set's join, from 1.
   bool join = false;
   core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of a call without a name, for a warning
-  bool asked = false;  ///< the program asks: it is answered each time, and nobody is warned
+  bool asked = false;  ///< the program asks: it gets an answer each time, and there is no warning
 };
 
-/// A node's answer to a `Query` for a warning: those of its own ranks that have not submitted.
+/// A node's answer to a `Query` for a warning: its ranks that have not submitted.
 struct Missing {
   std::uint64_t query = 0;
   std::vector<std::int32_t> ranks;
 };
 
-/// What the data plane of a rank does.
+/// The state of a rank's data plane.
 enum class Doing : std::uint8_t {
   nothing,   ///< no batch is open
   waiting,   ///< open batches wait for other ranks
-  standing,  ///< open batches wait for no other rank: this one has to move them on
+  standing,  ///< open batches wait for no other rank: this one must move them
 };
 
-/// A rank's answer to a `Query` for a deadline. A rank that does not answer is stopped, or is kept from running.
+/// A rank's answer to a `Query` for a deadline. A rank that does not answer is stopped, or gets no CPU.
 struct Answer {
-  /// A submission of this rank's own that some thread waits for and that is not in the log yet.
+  /// A submission of this rank for which a thread waits and which is not in the log yet.
   struct Wait {
     core::SetId set = core::kGlobalSet;
     std::string name;
@@ -194,9 +141,9 @@ struct Answer {
   };
   std::uint64_t query = 0;
   std::int32_t rank = 0;
-  bool submitted = false;  ///< what was asked about
+  bool submitted = false;  ///< whether this rank has submitted the request in question
   Doing doing = Doing::nothing;
-  std::vector<std::int32_t> awaited;  ///< whom it waits for, ascending; empty: the data plane cannot say
+  std::vector<std::int32_t> awaited;  ///< the ranks for which it waits, ascending; empty: the data plane cannot say
   std::optional<Wait> wait;
 };
 
@@ -209,7 +156,7 @@ struct RankLost {
 
 /// A rank has called shutdown() and will submit nothing more.
 struct Left {
-  /// The last call of its sequence in a set that the rank has made; where it has made none, the set is left out.
+  /// The last call that the rank has made in a set's sequence. Sets without a call are left out.
   struct Sequence {
     core::SetId set = core::kGlobalSet;
     core::Round calls = 0;
@@ -218,45 +165,99 @@ struct Left {
   std::vector<Sequence> sequences = {};
 };
 
-/// All members below have made these calls of a set's sequence, which follow one another, and come after those of the
-/// message before.
+// Sequences. A rank's calls without a name in a set, blocking and asynchronous ones, are its *sequence* there, in the
+// order in which they were made. A call is identified by its number in the sequence, from 1. Such calls have no ids, no
+// rounds and no plans.
+//
+//   shortcut A short blocking call may avoid the log (shortcut.hpp). Then all members avoid it, while nothing of the
+//            sequence is in flight in the log. Its number is therefore missing on every link, between two messages.
+//   up       `SequenceGrown` says which calls follow those of the message before: how many of which signature, one
+//            after another. Each link has its own numbers for signatures, which the sender gives (sequence.hpp). A
+//            thousand calls of one signature are therefore a few bytes, and no number needs an agreement.
+//   merging  A relay compares its children's calls one by one, and passes on those that all of them have made. If
+//            signatures differ at a number, it passes on all of them as one disputed call.
+//   down     Calls run in the order of their numbers, so the log only says how many: `SequenceAppended`. A disputed
+//            call fails on every member (`SequenceFailed`), and the next one goes on.
+//   leaving  `Left` says how many calls the rank has made in each set. Later calls can never be complete. A rank that
+//            has made one asks about it (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may
+//            run.
+//   joining  `Joined` and `RankJoined` say how many calls the rank had given to the log. It contributes to these and to
+//            no later ones; `SequenceAppended` has the signatures that it does not know. Its calls may reach the
+//            sequencer after its `Joined`, and the end of the join waits for them. Then all members go on from one
+//            number, the greatest that any of them has made (`JoinEnded`); the log alone does not know it, because the
+//            last calls may have avoided it.
+//   waits    are asked about under a name that no program can use (`kSequence`), with the call's number as the round.
+
+/// All members below have made these calls of a set's sequence. They follow one another and the calls of the message
+/// before.
 struct SequenceGrown {
-  /// So many calls of one signature, one after another.
+  /// `count` calls of one signature, one after another.
   struct Repeat {
-    std::uint32_t number = 0;  ///< the link's for the signature
+    std::uint32_t number = 0;  ///< the link's number for the signature
     std::uint64_t count = 1;
     std::optional<core::Signature> signature = {};  ///< from here on the number means this one
-    /// Instead: one call on which ranks disagree; each has a signature. `number` counts for nothing.
+    /// If not empty: one call on which ranks disagree, with the signatures. `number` is not used then.
     std::vector<Declared::Variant> variants = {};
   };
   core::SetId set = core::kGlobalSet;
-  core::Round first = 1;  ///< the number of the first of them
+  core::Round first = 1;  ///< the number of the first call
   std::vector<Repeat> repeats;
 };
 
-/// Nothing has come to `rank` for some time from the nodes that it waits for, in a batch that all have submitted. See
+/// For some time `rank` has received nothing from the nodes for which it waits, in a batch that all have submitted. See
 /// InterNode::push.
 struct Starved {
   std::int32_t rank = 0;
 };
 
+// Joining. A rank that is out of data joins a set (`Joined`). The other members go on, and in their operations it
+// counts as having submitted everything, with the operation's neutral element. It is *absent* then.
+//
+//   beginning   A relay passes `Joined` on, and from then on waits for nothing more of that rank in the set except its
+//               completed batches. What a relay sends before `Joined` includes the rank; what it sends after it does
+//               not. Links keep their order, so every relay above and the sequencer can tell the two apart.
+//   who contributes  `Joined` lists the submissions that the rank has in flight, whole, because relays do not wait for
+//               those either. The sequencer removes those that the log has run or failed since the rank read it, and
+//               lists the rest in the log (`RankJoined`). The rank contributes to these, and to nothing else until the
+//               join ends. Every rank therefore knows from the log who contributes to a batch. Within one batch it is
+//               the same ranks for all members. While a rank is absent there is no plan.
+//   the absent rank  executes every batch. It learns names and signatures from `Assigned`. It counts rounds, also those
+//               that fail, so that its counts agree when it returns. It answers questions as a rank that has submitted.
+//               When an id is evicted, it forgets the id as the others do; what it has in flight under that name is
+//               round 1 from then on, and is not sent again.
+//   averages    are over the ranks that contribute, and over absent ranks that want it (`Joined::counts`).
+//   refused     These fail (`Failed`), and the job goes on: a collective whose root is absent, a kind in which each
+//               rank sends and receives, a product of scaled numbers, which has no neutral element, and a new process
+//               set of a rank that has joined the world without having asked for that set before.
+//   the end     When the last member has joined, what the lists have left runs, because no other rank will submit it.
+//               Then the log says `JoinEnded`: the join returns on all members with the rank that joined last, and all
+//               are present. Nothing of the set is in flight then, in relays neither. Steps are counted on from the
+//               member that has ended most of them.
+//   leaving     If a member leaves before the end, the join can never end, and fails (`JoinEnded` with an error).
+//               Counts that were merged without the absent rank may still be on their way up, so nothing later in the
+//               set can run; it fails as if the rank that left were missing.
+//   deadline    A rank that has joined waits for those that have not. Its deadline counts from the set's last batch, so
+//               a join may last as long as the others work. Then the rank asks (`Overdue::join`). Every member answers
+//               whether it has joined, and the error names those that have not.
+
 /// `rank` submits nothing more in the set until all members have joined.
 struct Joined {
-  /// In flight as far as the rank has read the log.
+  /// A submission in flight, as far as the rank has read the log.
   struct Submission {
     std::string name;
     core::Round round = 0;
-    core::TensorId id = core::kNoTensor;  ///< that the rank knows the name by
+    core::TensorId id = core::kNoTensor;  ///< under which the rank knows the name
     core::Signature signature;
   };
   std::int32_t rank = 0;
   core::SetId set = core::kGlobalSet;
-  std::uint64_t read = 0;               ///< so many entries of the log
-  std::uint64_t steps = 0;              ///< that the rank has ended in the set
+  std::uint64_t read = 0;               ///< how many entries of the log the rank has read
+  std::uint64_t steps = 0;              ///< how many steps the rank has ended in the set
   std::vector<Submission> submissions;  ///< by name, ascending
-  core::Round calls = 0;                ///< the last of its sequence that the rank has made, in the log or past it
-  bool counts = false;                  ///< averages are over this rank, too, while it is absent
-  core::Round sequence = 0;             ///< the last that the rank has given to the log
+  core::Round calls = 0;                ///< the last call of its sequence that the rank has made, by the log or by the
+                                        ///< shortcut
+  bool counts = false;                  ///< averages count this rank while it is absent
+  core::Round sequence = 0;             ///< the last call that the rank has given to the log
 };
 
 using UpMessage =
@@ -273,7 +274,7 @@ struct Assigned {
   core::Signature signature;
 };
 
-/// `id` is free again. What was submitted under it and not yet appended is sent again, whole, as round 1.
+/// `id` is free again. Submissions under it that are not in the log yet are sent again, whole, as round 1.
 struct Evicted {
   core::TensorId id = core::kNoTensor;
   std::uint16_t generation = 0;
@@ -293,10 +294,10 @@ struct PlanDefined {
 };
 /// Why a plan ends.
 enum class PlanEnd : std::uint8_t {
-  new_plan,    ///< the last steps differed from it; another one follows
+  new_plan,    ///< the last steps differed from the plan; a new one follows
   waited_for,  ///< a rank waited for a part of a batch and lacked the rest
-  signature,   ///< a tensor of it got another signature
-  failed,      ///< ranks disagreed about a tensor of it
+  signature,   ///< a tensor of the plan got another signature
+  failed,      ///< ranks disagreed about a tensor of the plan
   evicted,     ///< ids ran out
   left,        ///< a rank left, or all have dropped the set
   joined,      ///< a rank joined
@@ -312,8 +313,8 @@ struct PlannedBatch {
   std::uint32_t number = 0;
 };
 
-/// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. Not all
-/// members need have submitted it when one of them has left and never will.
+/// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. If a
+/// member has left, the round may fail before all members have submitted it.
 struct Failed {
   core::SetId set = core::kGlobalSet;
   std::string name;
@@ -323,9 +324,9 @@ struct Failed {
   std::vector<std::int32_t> members = {};
 };
 
-/// For a warning: leaders answer with `Missing`, ranks do nothing. For a deadline: every member of the set answers by
-/// itself (`Answer`), because only a rank knows whom its data plane waits for, and because a rank that is stopped is
-/// found by its silence. Round 0: everybody has submitted it.
+/// A question about a request. For a warning, leaders answer with `Missing`, and ranks do nothing. For a deadline,
+/// every member of the set answers by itself (`Answer`): only the rank knows for which ranks its data plane waits, and
+/// a stopped rank is found because it does not answer. Round 0: all members have submitted it.
 struct Query {
   std::uint64_t query = 0;
   core::SetId set = core::kGlobalSet;
@@ -333,19 +334,20 @@ struct Query {
   core::Round round = 0;
   bool deadline = false;
   std::vector<std::int32_t> members = {};
-  bool join = false;  ///< as in `Overdue`: who has joined? For a deadline alone
+  bool join = false;  ///< as in `Overdue`: which ranks have joined? Only for a deadline
 };
 
-/// Execute so many calls of the set's sequence, the next ones, as one batch.
+/// Execute the next `count` calls of the set's sequence as one batch.
 struct SequenceAppended {
-  /// So many of one signature.
+  /// `count` calls of one signature.
   struct Repeat {
     std::uint64_t count = 1;
     core::Signature signature;
   };
   core::SetId set = core::kGlobalSet;
   std::uint64_t calls = 1;
-  std::vector<Repeat> repeats = {};  ///< what they are, for ranks that are absent and have not made them; else empty
+  std::vector<Repeat> repeats = {};  ///< the calls' signatures, if some ranks are absent and have not made them; else
+                                     ///< empty
 };
 /// The next call of the set's sequence fails on every member; the job goes on.
 struct SequenceFailed {
@@ -362,15 +364,15 @@ struct SequenceEnded {
   std::string message;
 };
 
-/// A tensor that some have waited for longer than the stall warning time, or about which a program asks, and who has
-/// not submitted it.
+/// A tensor for which some ranks have waited longer than the stall warning time, or about which a program asks, and the
+/// ranks that have not submitted it.
 struct Stalled {
   core::SetId set = core::kGlobalSet;
   std::string name;
   double waited_s = 0;
   std::vector<std::int32_t> missing;
   std::vector<std::int32_t> members = {};
-  bool join = false;  ///< as in `Overdue`: who has not joined
+  bool join = false;  ///< as in `Overdue`: the ranks that have not joined
   core::Round round = 0;
   core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of a call without a name
   bool asked = false;                                           ///< as in `Overdue`: no warning
@@ -380,8 +382,8 @@ struct Stalled {
 /// batch follows for it.
 struct SetAdded {
   core::SetId set = core::kGlobalSet;
-  core::TensorId base = 0;            ///< of its row,
-  std::uint16_t generation = 0;       ///< whose ids have this one, which no word of an earlier use of them has
+  core::TensorId base = 0;            ///< the first id of its row,
+  std::uint16_t generation = 0;       ///< the generation of these ids, which no earlier word has
   std::vector<std::int32_t> members;  ///< in the set's order
   std::string name;                   ///< of the request
 };
@@ -390,8 +392,8 @@ struct SetRemoved {
   core::SetId set = core::kGlobalSet;
 };
 
-/// A rank has called shutdown() and submits nothing more. What it submitted stands earlier in the log or is still to be
-/// appended; whatever else waits for it fails on every rank that reads this (see control/participant.hpp).
+/// A rank has called shutdown() and submits nothing more. What it has submitted is earlier in the log or is still to be
+/// appended. Any other request that needs the rank fails on every rank that reads this (see control/participant.hpp).
 struct RankLeft {
   std::int32_t rank = 0;
 };
@@ -400,28 +402,29 @@ struct RankLeft {
 struct RankJoined {
   core::SetId set = core::kGlobalSet;
   std::int32_t rank = 0;
-  std::vector<std::string> submissions;  ///< what it contributes to yet, by name, ascending
+  std::vector<std::string> submissions;  ///< the submissions to which it still contributes, by name, ascending
   bool counts = false;                   ///< as in `Joined`
-  core::Round sequence = 0;              ///< and to the sequence up to this number
+  core::Round sequence = 0;              ///< it also contributes to the sequence up to this number
 };
 /// All members are present again: because all have joined, or because the join failed.
 struct JoinEnded {
   core::SetId set = core::kGlobalSet;
   std::int32_t last = -1;          ///< the rank that joined last; -1: it failed
-  std::uint64_t steps = 0;         ///< ended by every member from here on
+  std::uint64_t steps = 0;         ///< the number of steps that every member has ended from here on
   ErrorCode code = ErrorCode::ok;  ///< why it failed
   std::string message = {};
-  core::Round calls = 0;  ///< the last of its sequence that any of them has made
+  core::Round calls = 0;  ///< the last call of the sequence that any member has made
 };
 
 /// The first fatal error: every handle fails with it, now and later. Nothing follows it in the log.
 struct Faulted {
   ErrorCode code = ErrorCode::rank_lost;
-  std::int32_t rank = -1;  ///< whose, where that is known
+  std::int32_t rank = -1;  ///< the rank that caused it, if known
   std::string message;
 };
 
-/// Whoever has sent between nodes pushes what the transport may still hold back: somebody waits for it.
+/// A rank waits for data from another node. Every rank that has sent between nodes calls its transport, which may hold
+/// data back.
 struct Push {};
 
 /// All ranks have left; links may be closed once the batches before it have run. Nothing follows it in the log.

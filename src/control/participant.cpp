@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Why a slot needs no round in a batch entry: a name is in flight at most once on every rank, and round k of it is
-// consumed (run or failed) by the log at one place for everybody. So when an entry names an id, this rank's
-// submission of it is the one that is in flight, and no other can be meant.
+// consumed (run or failed) by the log at one place for all ranks. An entry that names an id therefore means the
+// submission that this rank has in flight.
 //
-// Eviction, seen from here: the entry says that the id's meaning is over. A submission in flight was made under it (by
-// count or whole) and has not been appended, or it would not be in flight: so it is void, and is sent again, whole, as
-// round 1. An idle name is simply forgotten, and starts at round 1 when it comes back. The id's count word is set
-// back to zero, so that no word of an old life can be mistaken for one of the new when generations have gone round.
+// Eviction. The entry ends the id's meaning. A submission in flight was made under that meaning and has not been
+// appended; it is void, and is sent again, whole, as round 1. An idle name is forgotten, and starts at round 1 when it
+// comes back. The id's count word is set to zero, so that an old word is not mistaken for a new one when generations
+// have wrapped around.
 #include "control/participant.hpp"
 
 #include <algorithm>
@@ -259,7 +259,7 @@ struct Participant::Impl {
       }
       slots.forget(number, actions);
     }
-    // No word of this use of the row can be mistaken for one of a later use, when generations have gone round.
+    // An old word must not be mistaken for one of a later use of the row when generations have wrapped around.
     if (set.completed > 0) publisher.clear_word(set.base + core::kCompleted);
     if (set.steps > 0) publisher.clear_word(set.base + core::kSteps);
     if (set.said_so) publisher.clear_word(set.base + core::kDropped);
@@ -292,7 +292,7 @@ struct Participant::Impl {
 
   void on(const Closed&, std::vector<Action>& actions) { actions.emplace_back(WorldClosed{}); }
 
-  // Each part knows those before it.
+  // Each part uses those before it.
   const std::int32_t rank;
   const std::int32_t size;
   const std::uint32_t capacity;

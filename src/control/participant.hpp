@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's part in negotiation, as a pure state machine: what its program submits goes in, what to publish comes out;
-// log entries go in, what to execute comes out. No clock, no thread, no memory shared with anyone.
+// A rank's part in negotiation, as a pure state machine. Submissions go in, and messages to publish come out; log
+// entries go in, and actions come out. It has no clock, no thread and no shared memory.
 //
 // A *slot* is this rank's record of one name in one set. A slot is in flight from `submit` until the action that runs
 // or fails it has been handed out; the caller never submits it twice at once (the engine refuses that at the call).
 //
-// Publishing: a slot whose name has an id, and whose signature equals the one that the id means in its current
-// generation, is submitted by a count (`Outbox::counts`); anything else by a whole `Declared` (`Outbox::messages`).
+// Publishing: if a slot's name has an id, and its signature is the one that the id means in its current generation, it
+// is submitted by a count (`Outbox::counts`); otherwise by a whole `Declared` (`Outbox::messages`).
 //
-// A set other than the world's is asked for by its members alone (`ask_for_set`; messages.hpp). No `RunBatch` answers
-// that: `SetMade` does (or `FailSlot`). A rank that has done with a set drops it.
+// Only its members ask for a set other than the world's (`ask_for_set`; messages.hpp). The answer is not `RunBatch` but
+// `SetMade` or `FailSlot`. A rank that does not need a set any more drops it.
 //
 // Calls without a name (`call`) have no slots: they are numbered, and run or fail in the order of their numbers
-// (`RunCalls`, `FailCall`), but for the last ones of a rank, which fail together when another one has left
-// (`FailLastCalls`). Some avoid the log (shortcut.hpp): their numbers are missing here.
+// (`RunCalls`, `FailCall`), except that a rank's last calls fail together when another rank has left (`FailLastCalls`).
+// Calls that avoid the log (shortcut.hpp) do not pass through here, and their numbers are missing.
 //
-// A rank that is out of data joins (`join`; messages.hpp). Until the others have joined as well it submits nothing in
-// that set, and executes what they do: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank
-// is one of them, its slots in the batch are not in flight, and may have been opened by the log (`signature_of`).
-// `JoinDone` ends that.
+// A rank that is out of data joins (`join`; messages.hpp). Until all have joined it submits nothing in that set, and
+// executes the others' batches: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank is one
+// of them, its slots in the batch are not in flight, and may have been opened by the log (`signature_of`). `JoinDone`
+// ends that.
 //
-// A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later
-// in a set with that rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost)
-// when the rank that left is among those who are missing.
+// A rank that has left will never submit again. Once the log has said so, this rank asks at once (an `Overdue` of zero
+// seconds) about what it has in flight, or submits later, in a set with that rank. The submission fails by `FailSlot`
+// (rank_lost) if the rank that left has not made it.
 //
-// An entry that no log of this world can hold is refused by an Error (ranges.hpp).
+// An invalid entry is refused by an Error (ranges.hpp).
 //
-// Its parts are in src/control/participant/: the table of names (`slot_table`), what it says (`publisher`), plans
-// (`planned_parts`), calls without a name (`unnamed_calls`), joining (`joins`), and who has left (`left_ranks`).
+// Its parts are in src/control/participant/: the table of names (`slot_table`), publishing (`publisher`), plans
+// (`planned_parts`), calls without a name (`unnamed_calls`), joining (`joins`), and ranks that have left
+// (`left_ranks`).
 #pragma once
 
 #include <cstdint>
@@ -49,12 +50,13 @@ namespace kolo::control {
 
 using SlotId = std::uint32_t;
 
-/// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `left` must
-/// not overtake anything, for when all ranks have left the log ends.
+/// Messages and counts to publish, in this order. Messages and counts may overtake each other on their way to the
+/// leader; `left` must not overtake anything, because the log ends when all ranks have left.
 struct Outbox {
   std::vector<UpMessage> messages;
   std::vector<std::pair<core::TensorId, CountWord>> counts;
-  /// Some of these submits to another set than the world. The root, which may be no member, must hear of it at once.
+  /// Whether one of the counts is of a set other than the world. The root may be no member of it, and must get it at
+  /// once.
   bool counts_for_sets = false;
   std::optional<Left> left;
   [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !left; }
@@ -69,14 +71,14 @@ struct RunBatch {
   std::uint32_t number = 0;
   /// The set's members that contribute nothing, ascending: the operation's neutral element is their input.
   std::vector<std::int32_t> absent = {};
-  std::size_t uncounted = 0;  ///< so many of them averages are not over
+  std::size_t uncounted = 0;  ///< how many of `absent` averages do not count
 };
-/// Execute so many calls of the set's sequence, the next ones, as one batch. It completes as that of `RunBatch` does.
+/// Execute the next calls of the set's sequence as one batch. It completes as a `RunBatch` does.
 struct RunCalls {
   core::SetId set = core::kGlobalSet;
   std::uint64_t calls = 0;
-  std::vector<std::int32_t> absent = {};  ///< as above; when this rank is one of them, it has not made the calls,
-  std::vector<SequenceAppended::Repeat> repeats = {};  ///< which are these
+  std::vector<std::int32_t> absent = {};  ///< as in `RunBatch`; if this rank is one of them, it has not made the calls,
+  std::vector<SequenceAppended::Repeat> repeats = {};  ///< and their signatures are these
   std::size_t uncounted = 0;                           ///< as above
 };
 /// The next call of the set's sequence fails; the job goes on.
@@ -84,7 +86,7 @@ struct FailCall {
   core::SetId set = core::kGlobalSet;
   Status status;
 };
-/// The calls of the set's sequence that this rank has in flight fail, as far as their numbers are greater than `last`.
+/// Calls of the set's sequence that this rank has in flight fail if their numbers are greater than `last`.
 struct FailLastCalls {
   core::SetId set = core::kGlobalSet;
   core::Round last = 0;
@@ -107,7 +109,7 @@ struct DropPlan {
 struct ReportStall {
   Stalled stall;
 };
-/// A set was made that this rank has asked for.
+/// The set that this rank has asked for was made.
 struct SetMade {
   core::SetId set = core::kGlobalSet;
   std::vector<std::int32_t> members;  ///< in the set's order
@@ -116,12 +118,12 @@ struct SetMade {
 /// A join of this rank's has ended, and it may submit again.
 struct JoinDone {
   core::SetId set = core::kGlobalSet;
-  std::int32_t last = -1;  ///< all members have joined, this one after the others
+  std::int32_t last = -1;  ///< the rank that joined last; -1: the join failed
   SlotId slot = 0;
   core::Round calls = 0;  ///< the number of the last call without a name of any member
   Status status = {};     ///< why it failed
 };
-/// All members have dropped it.
+/// All members have dropped the set.
 struct SetGone {
   core::SetId set = core::kGlobalSet;
 };
@@ -130,14 +132,13 @@ struct WorldFault {
   Status status;
   std::int32_t rank = -1;
 };
-/// All ranks have left. Batches handed out before still run; what is in flight beyond them will never run.
+/// All ranks have left. Batches handed out before still run; other submissions in flight will never run.
 struct WorldClosed {};
 
-/// Some rank is starved of what another node sent (transport/inter_node.hpp): push.
+/// A rank waits for data that another node has sent (transport/inter_node.hpp): call InterNode::push.
 struct PushTransport {};
 
-/// Somebody's deadline has passed: complete this answer by what the data plane does, and give it to
-/// `Participant::answer`.
+/// A rank's deadline has passed: add the state of the data plane to this answer, and give it to `Participant::answer`.
 struct AnswerQuery {
   Answer answer;
 };
@@ -150,7 +151,7 @@ struct ParticipantCounters {
   std::uint64_t declared = 0;         ///< submissions published whole
   std::uint64_t called = 0;           ///< calls of sequences
   std::uint64_t batches = 0;          ///< executed
-  std::uint64_t planned_batches = 0;  ///< of these, by a plan's short entry
+  std::uint64_t planned_batches = 0;  ///< of `batches`: by a plan's short entry
   std::uint64_t log_entries = 0;      ///< read
   std::uint64_t plans = 0;            ///< defined
   std::uint64_t plans_voided = 0;
@@ -170,42 +171,45 @@ class Participant {
   /// Submits a slot that is not in flight. The same pointer as last time is the fast path: nothing is compared.
   void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature);
   /// Makes a call of the set's sequence, or several of one signature; the number of the first. The same pointer as last
-  /// time is the fast path. Numbers grow. Those that are missing have avoided the log, with nothing in flight there.
+  /// time is the fast path. Numbers grow. Missing numbers are calls that have avoided the log while nothing of the
+  /// sequence was in flight.
   void call(core::SetId set, const std::shared_ptr<const core::Signature>& signature, core::Round first,
             std::uint64_t count = 1);
-  /// All calls of the set's sequence up to this one are over here, in the log or past it. Before `leave`.
+  /// All calls of the set's sequence up to this one are over on this rank, by the log or by the shortcut. Call it
+  /// before `leave`.
   void pass(core::SetId set, core::Round last);
   /// A call of the set's sequence, in flight, has waited for `waited_s` seconds; `running`: its batch has been handed
   /// out.
   void overdue_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s, bool deadline,
                     bool running);
-  /// Asks for a set of these ranks, in this order, this one among them. Not while such a request of the same ranks and
-  /// name is in flight. The slot ends with the request.
+  /// Asks for a set of these ranks, in this order; this rank is one of them. No request of the same ranks and name may
+  /// be in flight. The slot ends with the request.
   SlotId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
   /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The slot
-  /// ends with the join. `calls`: the number of its last call without a name, where that has avoided the log. `counts`:
-  /// averages are over it all the same.
+  /// ends with the join. `calls`: the number of its last call without a name, if that has avoided the log. `counts`:
+  /// averages still count this rank.
   SlotId join(core::SetId set, core::Round calls = 0, bool counts = false);
-  /// This rank submits nothing more in the set, once. What is in flight there goes on, and the set with it.
+  /// This rank submits nothing more in the set. Once. What is in flight there goes on, and the set exists until then.
   void drop(core::SetId set);
   /// One more batch of the set is complete here. (A set is not gone while it has open batches.)
   void completed(core::SetId set);
   void end_step(core::SetId set);
-  /// Whether some thread of this rank is blocked on, or has asked about, an unfinished handle. While it is, a planned
-  /// batch that this rank has submitted in part is reported by `Interest`, once in each such state. Looked at when
-  /// the outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
+  /// Whether a thread of this rank is blocked on an unfinished handle, or has asked about one. While it is, each
+  /// planned batch that this rank has submitted in part is reported by `Interest`, once in each such state. This is
+  /// evaluated when the outbox is taken: take it after a group of submissions, because between them a batch may seem
+  /// partial that is not.
   void set_interested(bool interested);
-  /// A slot's submission, in flight, has waited for `waited_s` seconds; a join, since the set's last batch.
+  /// A slot's submission in flight has waited for `waited_s` seconds (a join: since the set's last batch).
   void overdue(SlotId slot, double waited_s, bool deadline);
-  /// The program asks who has not submitted what this rank has waited for; `ReportStall` says so, if anybody has not.
+  /// The program asks which ranks have not made this submission; `ReportStall` names them, if there are any.
   void ask(SlotId slot, double waited_s);
   void ask_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s);
   /// The deadline of a submission has passed whose batch has been handed out and is not complete.
   void overdue_running(core::SetId set, const std::string& name, double waited_s);
   void answer(Answer answer);
-  /// Of the slot's last submission.
+  /// The round of the slot's last submission.
   [[nodiscard]] core::Round round_of(SlotId slot) const;
-  /// Nothing comes from other nodes for a batch that has been handed out.
+  /// This rank receives nothing from other nodes for a batch that has been handed out.
   void starved();
   /// This rank will submit nothing more.
   void leave();
@@ -213,20 +217,20 @@ class Participant {
   /// Executes one entry; appends what the caller has to do, in order.
   void on_log(const LogEntry& entry, std::vector<Action>& actions);
 
-  /// What is to be published; the caller takes it and clears it.
+  /// Messages and counts to publish; the caller takes them and clears the outbox.
   [[nodiscard]] Outbox& outbox() noexcept;
   [[nodiscard]] const ParticipantCounters& counters() const noexcept;
   [[nodiscard]] bool in_flight(SlotId slot) const;
   [[nodiscard]] const std::string& name_of(SlotId slot) const;
-  /// What the slot's id means now: of a slot whose batch has just been handed out.
+  /// The signature that the slot's id means now, for a slot whose batch has just been handed out.
   [[nodiscard]] const std::shared_ptr<const core::Signature>& signature_of(SlotId slot) const;
-  /// The other ranks of which the log has said that they have left, ascending.
+  /// The other ranks that have left, as far as this rank has read the log, ascending.
   [[nodiscard]] const std::vector<std::int32_t>& left() const noexcept;
-  /// Of these, those whose leaving is not the consequence of another's: who had left when the first submission failed
-  /// because of that; all, when none has.
+  /// The ranks of `left` that an error names: those that had left when the first submission failed because of it. Later
+  /// ones probably left because of these. If no submission has failed: all of `left`.
   [[nodiscard]] const std::vector<std::int32_t>& first_to_leave() const noexcept;
   [[nodiscard]] bool has_left(std::int32_t rank) const noexcept;
-  /// All ids in use lie below: how far a leader must look along a count column.
+  /// All ids in use are below this: a leader need not look further along a count column.
   [[nodiscard]] core::TensorId id_bound() const noexcept;
 
  private:

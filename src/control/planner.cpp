@@ -61,7 +61,7 @@ std::optional<Planner::Batches> Planner::end_step() {
   bool is_news = false;
   for (const TensorId id : order_) {
     const Tensor& tensor = tensors_[id];
-    // An id that was evicted since, or means something else by now (for another set, even), was not seen in this step.
+    // An id that was evicted since, or means another name by now (perhaps of another set), was not seen in this step.
     if (!tensor.used || tensor.set != set_ || tensor.seen != step_ || step_ == 1 || tensor.seen_before != step_ - 1)
       continue;
     repeating.push_back(id);

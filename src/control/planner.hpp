@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One set's memory of its steps, and the plan that comes of it.
+// One set's record of its steps, and the plan that follows from it.
 //
-// A *step* is what was appended between two ends of step; a set whose members call end_step ends them so, any other at
-// a name's second entry. A tensor *repeats* when it was appended in the last two steps under one generation. When a
-// step ends, what repeats is what the program does every step; it becomes the plan: in the order of the step that has
-// just ended, cut into batches as large as the threshold allows. Cutting anew, rather than repeating the batches of
-// that step, matters because those were accidents: how much had gathered when the backend had a free slot.
+// A *step* is what was appended between two ends of step. A step ends when all members have called end_step; in a set
+// whose members never do, it ends at a name's second entry. A tensor *repeats* when it was appended in the last two
+// steps under one generation. When a step ends, the tensors that repeat become the plan: in the order of the step that
+// has just ended, cut into batches as large as the threshold allows. The batches of that step are not repeated, because
+// their size was an accident: how much had gathered when the backend had a free slot.
 //
-// With priorities. A planned batch is ready with its last member, and then as urgent as its most urgent one. The order
-// of the log is no guide then, because what is urgent has overtaken: batches are cut in the order in which the tensors
-// became ready, so that members of a batch come at about the same time; and a batch ends before a tensor that is less
-// urgent than one of its members, which would have to wait for it. A more urgent one may join: it comes last, and takes
-// along what is there, at most the threshold. So gradients that grow more urgent on the way to the first layer are cut
-// as ever.
+// Priorities. A planned batch is ready with its last member, and is as urgent as its most urgent one. With priorities,
+// batches are not cut in the order of the log, in which urgent tensors have overtaken others. They are cut in the order
+// in which tensors became ready, so that members of a batch come at about the same time. A batch ends before a tensor
+// that is less urgent than one of its members, because that member would have to wait for it. A more urgent tensor may
+// be added. Gradients that grow more urgent towards the first layer are therefore cut as without priorities.
 //
-// A *cut* is what a broken plan has taught: these members of a batch were there while those were lacking, and somebody
-// waited. The two sides never share a batch again. Up to 64 cuts are remembered a set, the oldest forgotten first.
+// A *cut* is learned from a broken plan: some members of a batch were there while others were lacking, and a rank
+// waited. The two sides never share a batch again. A set remembers up to 64 cuts, and forgets the oldest first.
 //
-// A program that breaks its plans again and again (it waits at random places) is given up on by and by: after the
-// eighth break each further one doubles the number of steps until the next plan.
+// If a program breaks its plans again and again (it waits at random places), plans become rarer: after the eighth break
+// each further one doubles the number of steps until the next plan.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +30,18 @@
 
 namespace kolo::control {
 
-/// What a batch under construction still takes: tensors of the first one's kind, if requests of that kind may be one
-/// batch (core/collectives.hpp, `fuses` and `batches`), up to `threshold` bytes; a tensor that is larger, and any
-/// tensor when the threshold is 0, goes alone.
+/// Which tensors a batch under construction still takes: tensors of the first one's kind, if requests of that kind may
+/// share a batch (core/collectives.hpp, `fuses` and `batches`), up to `threshold` bytes. A larger tensor, and any
+/// tensor if the threshold is 0, is a batch by itself.
 ///
-/// Where rows differ by rank a signature has the bytes of a row, and nobody here knows of how many. Such a batch is
-/// bounded by the number of its tensors, too: so are the lengths that travel before anything else of it, and what is
-/// urgent waits for no more than that. On the CPU its members do not wait for each other: they end one by one. On a
-/// device all end with the batch, so that such a request goes alone.
+/// Where rows differ by rank, a signature has the bytes of a row, and the number of rows is not known here. Such a
+/// batch is also bounded by the number of its tensors, which bounds the lengths that travel first, and the wait of
+/// urgent tensors. On the CPU its members end one by one. On a device all end with the batch, so such a request is a
+/// batch by itself.
 class BatchRoom {
  public:
-  /// Of a batch whose rows differ by rank. One request may have more, and then is alone.
+  /// The most tensors of a batch whose rows differ by rank. A single request may have more; it is then a batch by
+  /// itself.
   static constexpr std::uint64_t kMostUnevenTensors = 64;
 
   explicit BatchRoom(std::int64_t threshold) : threshold_(threshold) {}
@@ -50,14 +50,14 @@ class BatchRoom {
   /// `bytes`: the signature's.
   [[nodiscard]] bool takes(const core::Signature& signature, std::int64_t bytes) const noexcept;
   void add(const core::Signature& signature, std::int64_t bytes) noexcept;
-  /// Adds as many of these as it takes, one at least and so many at most; says how many.
+  /// Adds as many of these as the batch takes, at least one and at most `most`. Returns how many.
   std::uint64_t add_alike(const core::Signature& signature, std::int64_t bytes, std::uint64_t most) noexcept;
 
  private:
   std::int64_t threshold_;
   std::int64_t bytes_ = 0;
   std::uint64_t uneven_tensors_ = 0;
-  bool is_shared_ = true;                     ///< what there is of it may have company
+  bool is_shared_ = true;                     ///< the batch may take more tensors
   std::optional<core::CollectiveKind> kind_;  ///< none while empty
 };
 
@@ -77,7 +77,7 @@ class Planner {
   /// there is one, does not hold.
   [[nodiscard]] std::optional<Batches> end_step();
 
-  /// A plan was broken: `lacking` (members of `batch`) were not there, the others were.
+  /// A plan was broken: the members `lacking` of `batch` were missing, and the others were there.
   void learn_cut(const std::vector<core::TensorId>& batch, const std::vector<core::TensorId>& lacking);
 
  private:

@@ -15,7 +15,7 @@
 namespace kolo::control {
 namespace {
 
-/// So many calls may a sequence have.
+/// The most calls of a sequence.
 constexpr std::uint64_t kMostCalls = std::uint64_t{1} << 62;
 
 class UpRanges {
@@ -102,12 +102,12 @@ class UpRanges {
     rank(ranks.front());
     rank(ranks.back());
   }
-  /// Of what may be about a join: then it is of a set, and of no request in it.
+  /// Checks a message that may be about a join: then it names a set and no request.
   template <class Message>
   void join(const Message& m) const {
     require(!m.join || (m.members.empty() && m.name.empty()), "a join has a name");
   }
-  /// Of a request: those that it names, if it does.
+  /// Checks the members that a request names, if it names them.
   template <class Message>
   void members(const Message& m) const {
     ranks(m.members);
@@ -188,7 +188,7 @@ class LogRanges {
   }
 
  private:
-  /// Of a name.
+  /// Checks the id of a name.
   void id(core::TensorId id) const { require(id >= core::kReservedIds && id < capacity_, "there is no such id"); }
   void batch(const std::vector<core::TensorId>& members) const {
     require(!members.empty(), "a batch has no members");

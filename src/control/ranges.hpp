@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Range checks of decoded control messages. Another process has sent them, and their ids, ranks, sizes and counts
-// become indices and lengths here. So each is checked before it is used: against the size of the world here, and
-// against the present state by the machine that has the state (`require`).
+// become indices and lengths here. Each is therefore checked before it is used: against the size of the world here, and
+// against the present state by the class that has the state (`require`).
 //
 // A message out of range is an Error (transport), which ends the job. It does not abort this process, whose own
 // invariants hold.

@@ -2,23 +2,22 @@
 //
 // Two kinds of names, two ways of merging:
 //
-//   A name that has an id. For every child the relay keeps how far it has submitted (`reached`), whether it said so by
-//   a count or by a declaration. A round is complete when every child that speaks has reached it; if some child
-//   declared it, one `Declared` goes up, in which those who counted appear as the variant without a signature; else a
-//   `Counted`.
+//   A name that has an id. For every child the relay keeps how many rounds it has submitted (`reached`), by a count or
+//   by a declaration. A round is complete when every child that speaks has reached it. If a child has declared it, one
+//   `Declared` goes up, in which the ranks that counted are the variant without a signature; else a `Counted`.
 //
 //   A name that has none yet. All children must declare it (relay/new_names.hpp).
 //
-// What a child that does not speak for a set (relay/table.hpp) has said stays: the sequencer does not take it for the
-// ranks that are absent (their `Joined` speaks for them), and the end of the join clears it.
+// Counts of a child that does not speak for a set (relay/table.hpp) stay in the table. The sequencer does not use them
+// for absent ranks (it uses their `Joined`), and the end of the join clears them.
 //
-// Calls without a name are merged by their numbers (sequence.hpp). What a joined rank had made is waited for as
-// far as its `Joined` says, by everybody above it: only a message of its own node's is there before.
+// Calls without a name are merged by their numbers (sequence.hpp). Every relay above a joined rank waits for the calls
+// that its `Joined` counts: only those of the rank's own node have them already.
 //
-// Rounds need no book-keeping beyond this, because children are never more than one round apart: round k+1 begins when
-// round k has been consumed by the log, and that takes everybody. The exception is a set in which a rank has left:
-// there a round can fail before it is complete, and the children of one relay can drift apart. No round of that name
-// will ever be complete again, so all that matters is that nothing breaks: the newest round wins.
+// Children are never more than one round apart, because round k+1 begins only when the log has run or failed round k,
+// for which all must have submitted it. The exception is a set in which a rank has left: there a round can fail before
+// it is complete, and children can be several rounds apart. No round of that name will be complete again, so it is
+// enough that the newest round wins.
 #include "control/relay.hpp"
 
 #include <algorithm>
@@ -124,7 +123,7 @@ struct Relay::Impl {
 
   // ---- declarations
 
-  /// What a node below says, of counts that ranks of this node have on the board.
+  /// A count of a node below. (Ranks of this node have theirs on the board.)
   void on_counted(std::size_t child, const Counted& counted) {
     const Tensor* tensor = table.current(counted.id, counted.word.generation);
     if (tensor == nullptr) return;
@@ -203,15 +202,15 @@ struct Relay::Impl {
             "a rank joins for another one");
     require(std::binary_search(set.members.begin(), set.members.end(), rank),
             "a rank joins in a process set that it is no member of");
-    up.emplace_back(std::move(joined));  // before what is complete without that rank
+    up.emplace_back(std::move(joined));  // before requests that are complete without that rank
     const auto place = std::lower_bound(set.joined.begin(), set.joined.end(), rank);
-    if (place != set.joined.end() && *place == rank) return;  // that join failed, and this one will
+    if (place != set.joined.end() && *place == rank) return;  // the rank's earlier join failed, and this one will fail
     set.joined.insert(place, rank);
     if (calls > 0) sequence_of(set).expect(child, calls);
     hear_speakers(set);
   }
 
-  /// Finds out who speaks for the set, and passes on what is complete by that.
+  /// Finds which children speak for the set now, and sends up what is complete because of that.
   void hear_speakers(Set& set) {
     std::vector<std::int32_t> present;
     std::set_difference(set.members.begin(), set.members.end(), set.joined.begin(), set.joined.end(),

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader's part in negotiation: merges what its children - the ranks of its node, and the nodes below it in the tree
-// - say, and passes on upward only what all of them that matter have said. A pure state machine. The root's relay
-// feeds the sequencer; it hears everything as if the world were one child.
+// A leader's part in negotiation: merges the messages of its children (the ranks of its node, and the nodes below it in
+// the tree), and sends upward only what all children concerned have submitted. A pure state machine. The root's relay
+// feeds the sequencer.
 //
 //   counts        for each id the least count of the children that have members of the id's set; goes up when it rises.
-//                 The completed counts go up lazily while their set runs planned batches: together with the next other
-//                 count of the set, or when the sequencer may be waiting for them (`open_batches` are open as far as it
-//                 has been told).
+//                 Completed counts go up late while their set runs planned batches: with the next other count of the
+//                 set, or when the sequencer may wait for them (as far as it knows, `open_batches` are open).
 //   declarations  held for (set, name, round) until every child with members has submitted that round, bare or whole;
-//                 then one `Declared` with all variants goes up (equal signatures merged). Of a request that names its
-//                 members: until every child with one of these has declared it.
+//                 then one `Declared` with all variants goes up (equal signatures merged). A request that names its
+//                 members is held until every child with one of these has declared it.
 //   sequences     the calls of a set's sequence that all children have made, in their order (sequence.hpp).
-//   joining       A rank's `Joined` goes up at once; from then on it counts as having submitted everything in that set,
-//                 and a child below which nobody else is a member is not waited for, until the log says that the join
-//                 has ended. Then goes up what is complete by that.
+//   joining       A rank's `Joined` goes up at once. From then on the rank counts as having submitted everything in
+//                 that set, until the log says that the join has ended. A child without other members below it is not
+//                 waited for. What is complete because of that goes up next.
 //   the rest      goes up at once.
 //
-// A leader hands every log entry to its relay before it publishes it to its children. So what a child says under a
-// generation that the relay knows to be over was said before the child could know, and is dropped: the child says it
-// again when it reads the entry. What no rank of this world can say is refused by an Error (ranges.hpp).
+// A leader hands every log entry to its relay before it publishes it to its children. If a child's message has a
+// generation that has ended, the child has not read that entry yet. The relay drops the message; the child sends it
+// again when it reads the entry. An invalid message is refused by an Error (ranges.hpp).
 //
 // Its parts are in src/control/relay/: what ids mean and how far each child has come (`table`), and requests that have
 // no id (`new_names`, `gathered`).
@@ -37,10 +36,10 @@ namespace kolo::control {
 
 class Relay {
  public:
-  /// One entry a child: the ranks of the world below it, ascending (one rank for a rank of this node). Children are
-  /// called by their index. Children that are ranks of this node come first: `local` of them.
-  /// `open_batches` is the sequencer's, or less: more than it would leave the sequencer waiting for a count that is
-  /// held back. `capacity`: how many ids there can be.
+  /// One entry for each child: the ranks of the world below it, ascending (one rank for a rank of this node). A child's
+  /// index is its number. The `local` children that are ranks of this node come first. `open_batches` is at most the
+  /// sequencer's; with more, the sequencer could wait for a count that is held back here. `capacity`: how many ids
+  /// there can be.
   Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches = 1,
         std::uint32_t capacity = kMostIds);
   ~Relay();
@@ -52,7 +51,7 @@ class Relay {
   void on_message(std::size_t child, UpMessage message);
   void on_log(const LogEntry& entry);
 
-  /// What goes up, in order; the caller takes it and clears it.
+  /// Messages to send up, in order; the caller takes them and clears the outbox.
   [[nodiscard]] std::vector<UpMessage>& outbox() noexcept;
   [[nodiscard]] core::TensorId id_bound() const noexcept;
   /// The set of a plan that the log has defined and not voided.

@@ -44,7 +44,7 @@ std::string cannot_run(const std::string& subject, core::CollectiveKind kind, co
 /// Whether the order of the calls is the name.
 bool is_call(const std::string& name) { return name == kSequence; }
 
-/// What a rank does that the others wait for.
+/// The act of a rank for which the others wait.
 const char* deed_of(bool join, bool group) {
   return join ? "joined" : group ? "called Group::of or split for it" : "submitted it";
 }
@@ -226,7 +226,7 @@ std::string rank_lost(const RankLost& lost) {
   const std::string rank = "rank " + std::to_string(lost.rank);
   std::string text;
   switch (lost.code) {
-  case ErrorCode::timeout:  // of a wait, whose sentence names whom it waited for
+  case ErrorCode::timeout:  // of a wait, whose sentence names the ranks for which it waited
     return lost.reason + "." + kUndefined;
   case ErrorCode::user_exception:
     text = rank + " left the job because of an exception";

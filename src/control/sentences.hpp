@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What negotiation says to people. Pure functions; every rank gets the same sentence, because the sequencer makes it.
+// The sentences of negotiation's errors and warnings. Pure functions. The sequencer makes them, so every rank gets the
+// same one.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +18,22 @@ std::string spell_seconds(double seconds);
 
 /// `the group of ranks 0 and 2`, `group "pair" of ranks 0 and 2`. The members ascend.
 std::string group_of(const std::string& name, const std::vector<std::int32_t>& members);
-/// What `group_of` says of a set; nothing for the world's, and for one that is not known any more.
+/// Gives the text of `group_of` for a set; empty for the world, and for a set that is not known any more.
 using GroupOf = std::function<std::string(core::SetId)>;
 
 /// `tensor "layer1.weight"`, `unnamed call number 17` (for kSequence), each followed by ` of ` and the group unless
-/// that is empty. Of a request that names its members: their group.
+/// that is empty. For a request that names its members: their group.
 std::string subject(const std::string& group, const std::string& name, core::Round round,
                     const std::vector<std::int32_t>& members = {});
 
 /// `the join`, followed by ` of ` and the group unless that is empty.
 std::string join_of(const std::string& group);
 
-/// The warning about a submission, a group or a join that some ranks have not come to. `group`: words of its set. It
+/// The warning about a submission, a group or a join that some ranks have not made. `group`: the text for its set. It
 /// says which unnamed call it is, and of what kind: `unnamed call number 17 (barrier) of the group ...`.
 std::string stalled(const std::string& group, const Stalled& stall);
 
-/// One signature and who said it.
+/// One signature, and the ranks that gave it.
 struct Opinion {
   core::Signature signature;
   std::vector<std::int32_t> ranks;
@@ -42,17 +43,17 @@ struct Opinion {
 /// not name the group; unless that is empty it comes behind the collective: `tensor "x" of allreduce in the group ...`.
 std::string disagreement(const std::string& subject, const std::string& group, const std::vector<Opinion>& opinions);
 
-/// What was heard of a wait when its deadline had passed. Ranks ascend.
+/// The state of a wait whose deadline has passed. Ranks ascend.
 struct Wait {
   double waited_s = 0;
-  std::vector<std::int32_t> silent;  ///< members that are to be blamed for not answering
+  std::vector<std::int32_t> silent;  ///< members that have not answered and are to be named
   std::vector<Answer> answers;       ///< by rank
   std::vector<std::int32_t> left;    ///< members that have shut down without having submitted
-  bool join = false;                 ///< for the others to join; who has not "submitted" has not joined
-  bool group = false;                ///< for a group to be made; who has not "submitted" has not called for it
+  bool join = false;                 ///< a wait for the others to join: "submitted" means joined
+  bool group = false;                ///< a wait for a group to be made: "submitted" means has asked for it
 };
-/// Why the wait failed, and the one rank to blame for it (-1: none, or several). See
-/// control/sequencer/questions.hpp for whom it names.
+/// Why the wait failed, and the rank that caused it (-1: none, or several). control/sequencer/questions.hpp says which
+/// ranks it names.
 struct Verdict {
   std::string sentence;
   std::int32_t rank = -1;
@@ -60,10 +61,10 @@ struct Verdict {
 Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set);
 /// Why a submission can never be complete, or a group never be made.
 std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& left);
-/// Why nothing can be decided any more: those who decide have left.
+/// Why nothing can be decided any more: the ranks that decide have left.
 std::string nothing_more(const std::vector<std::int32_t>& left);
-/// Why an operation cannot run that these absent ranks are needed for: one of them is its root; each sends and
-/// receives; it is a product of scaled numbers.
+/// Why an operation cannot run without these absent ranks: one of them is its root; each rank sends and receives; it is
+/// a product of scaled numbers.
 std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root);
 std::string needs_all(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent);
 std::string scaled_product(const std::string& subject, core::CollectiveKind kind,
@@ -72,13 +73,13 @@ std::string scaled_product(const std::string& subject, core::CollectiveKind kind
 std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent);
 /// Why a join never ends.
 std::string endless(const std::string& join, const std::vector<std::int32_t>& left);
-/// Why a group cannot be made: this rank is in as many as it can be.
+/// Why a group cannot be made: this rank is in the largest number of groups.
 std::string too_many_sets(const std::string& subject, std::int32_t rank, std::uint32_t most);
-/// Why the rank that says so ended the job.
+/// Why this rank ended the job.
 std::string rank_lost(const RankLost& lost);
 /// "rank 2 does not answer; its process is stopped, or kept from running".
 std::string silence_of(const std::vector<std::int32_t>& silent);
-/// A wait, perhaps for a group to be made, whose question nobody answered; `silent`: who should have.
+/// A wait (perhaps for a group to be made) whose question got no answer; `silent`: the ranks that should have answered.
 std::string unanswered(const std::string& subject, bool is_group, double waited_s, const std::string& silent);
 
 }  // namespace kolo::control

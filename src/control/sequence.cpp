@@ -29,7 +29,7 @@ std::uint64_t hash_of(const Signature& signature) {
   return hash;
 }
 
-/// What these ranks, which made this call alike, say of it.
+/// Adds the variants of these ranks, which made this call with one signature.
 void add_variants(std::vector<Declared::Variant>& into, Calls& call, const std::vector<std::int32_t>& ranks) {
   if (call.signature) call.variants.push_back({*call.signature, ranks});
   for (Declared::Variant& variant : call.variants) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sequences of calls without a name (messages.hpp), as they pass over one link and meet in a relay. Plain data, one
-// owner, no threads. Calls that have avoided the log are passed over: between two messages numbers may be missing.
+// Sequences of calls without a name (messages.hpp) on one link, and their merging in a relay. Plain data, one owner, no
+// threads. Calls that have avoided the log do not appear: between two messages numbers may be missing.
 //
-// A link's two ends number signatures alike. The sender gives a new signature the next number, round and round, and
-// says with its first call what the number means; the receiver has kept what the numbers before mean. Links keep their
-// order, so nothing else is needed, and nobody has to know when a number may be given again.
+// Both ends of a link number signatures in the same way. The sender gives a new signature the next number, from 0 again
+// after the last, and sends the signature with its first call. The receiver keeps the meaning of each number. Links
+// keep their order, so no agreement is needed before a number is used again.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace kolo::control {
 
-/// So many signatures of a set have a number on a link at once.
+/// The most signatures of a set that have a number on a link at once.
 inline constexpr std::uint32_t kLinkSignatures = 256;
-/// So many calls stand together in a message at most.
+/// The most calls that one message has together.
 inline constexpr std::uint64_t kLongestRepeat = 1 << 16;
 
 /// Calls of one signature, one after another; or one on which ranks disagree.
@@ -40,19 +40,19 @@ class SequenceSender {
  public:
   explicit SequenceSender(core::SetId set) { message_.set = set; }
 
-  /// The number of the last call that was said or is about to be said.
+  /// The number of the last call that was sent or added.
   [[nodiscard]] core::Round calls() const noexcept { return calls_; }
   void add(Calls calls);
-  /// One more call; its number.
+  /// Adds a call. Returns its number.
   core::Round add(const std::shared_ptr<const core::Signature>& signature) {
     add(Calls{signature, 1});
     return calls_;
   }
-  /// Whether there is something to say.
+  /// Whether there are calls to send.
   [[nodiscard]] bool has_news() const noexcept { return !message_.repeats.empty(); }
-  /// What there is to say.
+  /// The message with the calls to send.
   [[nodiscard]] SequenceGrown take();
-  /// The next call follows this one. Not while there is something to say.
+  /// The next call follows this one. Not while there are calls to send.
   void go_on_from(core::Round call);
 
  private:
@@ -63,15 +63,16 @@ class SequenceSender {
   std::vector<std::shared_ptr<const core::Signature>> signatures_;  ///< by number
   std::unordered_multimap<std::uint64_t, std::uint32_t> numbers_;   ///< by the signature's hash
   std::uint32_t last_ = 0;                                          ///< the number of the call before
-  std::uint32_t oldest_ = 0;                                        ///< the number that is given next, once all are
+  std::uint32_t oldest_ = 0;                                        ///< the number that is given to the next signature,
+                                                                    ///< once all numbers are in use
 };
 
 /// The receiver's end.
 class SequenceReceiver {
  public:
-  /// What the message says. Throws Error (transport): it does not follow the last one, or means nothing.
+  /// The message's calls. Throws Error (transport) if it does not follow the last one, or has an unknown signature.
   [[nodiscard]] std::vector<Calls> take(SequenceGrown&& message);
-  /// The number of the last call that was heard of.
+  /// The number of the last call received.
   [[nodiscard]] core::Round calls() const noexcept { return calls_; }
 
  private:
@@ -79,18 +80,18 @@ class SequenceReceiver {
   std::vector<std::shared_ptr<const core::Signature>> signatures_;  ///< by number
 };
 
-/// What the children of a relay have said of one set's sequence.
+/// Merges the calls of a relay's children in one set's sequence.
 class SequenceMerger {
  public:
   /// `ranks`: of the set, below each child.
   SequenceMerger(core::SetId set, std::vector<std::vector<std::int32_t>> ranks);
 
   void hear(std::size_t child, SequenceGrown&& message);
-  /// This child must say the calls up to this number, whether it is waited for or not: a rank below it had made them
+  /// This child will send the calls up to this number, and is waited for up to there: a rank below it had made them
   /// when it joined.
   void expect(std::size_t child, core::Round calls);
-  /// Passes on what all have said that are waited for, to `up()`: these children for whatever comes, all others for
-  /// what is expected of them.
+  /// Moves the calls to `up()` that all children have made for which it waits: these children for all calls, the others
+  /// only for what `expect` says.
   void merge(const std::vector<std::size_t>& speakers);
   [[nodiscard]] SequenceSender& up() noexcept { return up_; }
   /// The number of the last call that the child has made, of those that it gave to the log.
@@ -99,7 +100,7 @@ class SequenceMerger {
  private:
   struct Child {
     SequenceReceiver link;
-    std::deque<Calls> queue;  ///< said, and not passed on:
+    std::deque<Calls> queue;  ///< received, and not sent up:
     core::Round next = 1;     ///< the number of the first of them
     core::Round expected = 0;
     std::vector<std::int32_t> ranks;

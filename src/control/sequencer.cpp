@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which part hears what, and in which order they decide.
+// Which part gets which message, and in which order the parts decide.
 #include "control/sequencer.hpp"
 
 #include <algorithm>
@@ -87,7 +87,8 @@ struct Sequencer::Impl {
     log.fault(message.code, message.rank, rank_lost(message));
   }
 
-  /// A rank that has left is gone, and the job goes on. But nothing that its sets have not run can run any more.
+  /// A rank that had left is gone, and the job goes on. Requests of its sets that are not in the log cannot run any
+  /// more.
   void depart(std::int32_t rank) {
     departures.go(rank);
     for (auto& [number, set] : sets.all()) {
@@ -125,7 +126,7 @@ struct Sequencer::Impl {
   // ---------------------------------------------------------------- deciding
 
   void decide(Time now) {
-    // A newcomer may wait for an id until something ready has been appended.
+    // A newcomer may have to wait for an id until a ready request has been appended.
     for (std::uint64_t before = ~std::uint64_t{0}; before != log.size();) {
       before = log.size();
       batches.flush_waiting();
@@ -135,7 +136,7 @@ struct Sequencer::Impl {
     questions.conclude_due(now);
   }
 
-  // Each part knows those before it.
+  // Each part uses those before it.
   const SequencerOptions options;
   sequencer::Log log;
   TensorTable tensors{options.capacity};
@@ -158,7 +159,9 @@ Sequencer::~Sequencer() = default;
 void Sequencer::on_message(const UpMessage& message, Time now) {
   if (impl_->log.has_ended()) return;
   ++impl_->log.counters().messages;
-  if (const auto* counted = std::get_if<Counted>(&message)) return impl_->on(*counted, now);  // by far the most
+  if (const auto* counted = std::get_if<Counted>(&message))
+    return impl_->on(*counted, now);  // the most frequent
+                                      // message
   check_ranges(message, impl_->options.size);
   std::visit([this, now](const auto& value) { impl_->on(value, now); }, message);
 }

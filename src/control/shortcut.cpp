@@ -9,7 +9,7 @@
 namespace kolo::control {
 namespace {
 
-/// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a handful of words, and short.
+/// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a few words, and short.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
   hash = (hash ^ word) * 0xff51afd7ed558ccdU;
   return hash ^ (hash >> 33);
@@ -51,7 +51,7 @@ void Shortcut::speak(Tag tag) noexcept {
   word_ = spoken(call_, tag);
   std::atomic<std::uint64_t>& at = memory_.word(memory_.local_rank(), call_);
   std::uint64_t before = at.load(std::memory_order_relaxed);
-  // Of an older call; or a peer has demoted this one.
+  // The word is of an older call, unless a peer has demoted this one.
   while (before != by_log(call_) && !at.compare_exchange_weak(before, word_, std::memory_order_acq_rel)) {
   }
 }
@@ -63,7 +63,7 @@ Shortcut::Verdict Shortcut::look() noexcept {
     std::uint64_t word = at.load(std::memory_order_acquire);
     if (word == word_) continue;
     const bool is_given = memory_.given(seen_).load(std::memory_order_acquire) >= call_;
-    if (is_given) word = at.load(std::memory_order_acquire);  // it may have spoken before
+    if (is_given) word = at.load(std::memory_order_acquire);  // it may have spoken before it gave the call
     if (is_given && word == word_) continue;
     if (is_given || word == by_log(call_)) return verdict_ = Verdict::by_log;
     // Another signature, or a word of long ago, which looks the same.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shortcut: short blocking calls without a name, inside one node, without the log. A rank stores one word, with its
-// input beside it, which says "ready for this". When all words are there, each rank takes what it needs from all inputs
-// by itself (data/small_calls.hpp). This file is the protocol of the words. Nothing here waits.
+// The shortcut: how short blocking calls without a name avoid the log inside one node. A rank stores one word, which
+// means "ready for this call", with its input beside it. When all words are there, each rank takes what it needs from
+// all inputs (data/small_calls.hpp). This file is the protocol of the words. Nothing here waits.
 //
-// Numbers. A call is the number that it has in its rank's sequence (messages.hpp, "Sequences"). Asynchronous calls have
-// numbers, too, and go by the log.
+// Numbers. A call is identified by its number in its rank's sequence (messages.hpp, "Sequences"). Asynchronous calls
+// have numbers, too, and always use the log.
 //
 // Memory (core/shortcut_memory.hpp). A rank has two *lines*, for odd and for even calls, each with a *word* and with
 // memory for an input beside it, and one *given* word.
 //
 //   spoken   In the line: this rank makes call k with this signature, and waits. Only this rank writes it.
-//   by log   In the line: call k goes by the log. Only a peer writes it, over a word of an older call, or over one of k
+//   by log   In the line: call k uses the log. Only a peer writes it, over a word of an older call, or over a word of k
 //            with another signature.
 //   given    The last call that this rank has given to the log. It grows, and needs no line.
 //
@@ -23,22 +23,21 @@
 //             k before it gives a later call, and a line is read again after the given word.
 //
 // A rank that has waited long enough *demotes* the call: it writes "by log" over all words that differ from its own.
-// That is a compare-and-swap, as speaking is, so a rank speaks before it, or finds it. Dead ranks, and those that have
-// left or joined, never speak; their peers end in the log.
+// Demoting and speaking are compare-and-swaps, so a rank either speaks before it, or finds "by log". Ranks that are
+// dead, or have left or joined, never speak; their peers' calls end in the log.
 //
-// When a rank may speak k, and so read and write lines: only when it knows that its call k - 1 is *over*. (Otherwise it
-// gives k to the log.) Then every member has made k - 1. A rank makes a call only when it has ended its part here in
-// all earlier ones. So nobody looks at lines of k - 2 and earlier any more, and those of k may be written over them.
-// Lines of k - 1 are the other ones of the pair. The next user of this pair is k + 2, for which k + 1 must be over, so
-// every member has ended k. The engine closes the shortcut where a call can be over that a member has not made: when a
-// rank has left, and after a fatal error. It is closed, too, while a rank has joined, only because waiting for it is
-// useless.
+// Reuse of lines. A rank may speak k, and so read and write lines, only when it knows that its call k - 1 is *over*;
+// otherwise it gives k to the log. Then every member has made k - 1, and a rank makes a call only when it has ended its
+// part in all earlier ones. No rank therefore reads lines of k - 2 or earlier any more, and k may overwrite them. Call
+// k - 1 uses the other line of the pair. The next user of k's line is k + 2, for which k + 1 must be over, so every
+// member has ended k. The engine closes the shortcut if a call can be over that a member has not made: when a rank has
+// left, and after a fatal error. It also closes it while a rank has joined, because waiting for that rank is useless.
 //
-// A rank gives its first call of a new set to the log. When that is over, all members have made their ends of the
-// shortcut in the set's memory, which others had before.
+// A rank gives its first call of a new set to the log. When that call is over, all members have set up the shortcut in
+// the set's memory, which another set may have used before.
 //
-// No two calls of one signature have the same word. Words of different signatures are equal by chance: one in 2^48 of
-// the mistakes that a program makes. Even then nothing but this memory and the caller's own buffers is touched.
+// No two calls of one signature have the same word. If ranks call with different signatures by mistake, the words are
+// equal with a probability of 2^-48. Even then only this memory and the caller's own buffers are accessed.
 #pragma once
 
 #include <atomic>
@@ -49,7 +48,7 @@
 
 namespace kolo::control {
 
-/// One rank's end of it. One thread at a time, but for `give`.
+/// One rank's access to the shortcut. One thread at a time, except for `give`.
 class Shortcut {
  public:
   using Tag = std::uint64_t;
@@ -62,19 +61,19 @@ class Shortcut {
   /// Makes this rank's words. Peers may look at them once they know that it has.
   explicit Shortcut(core::ShortcutMemory memory);
 
-  /// Begins a call, greater than all before; or the last one again, in which this rank has not spoken. From here until
-  /// it speaks this rank writes its input.
+  /// Begins a call. Its number is greater than all before, or that of the last call again if this rank has not spoken
+  /// in it. From here until it speaks this rank writes its input.
   void begin(core::Round call) noexcept;
-  /// Says this rank's word, once it has begun. Afterwards the verdict may be asked for.
+  /// Stores this rank's word in the call that it has begun. Then `look` may be called.
   void speak(Tag tag) noexcept;
-  /// This rank has given the call to the log. Its part here in all earlier ones has ended. Any thread, in the order of
-  /// the calls.
+  /// This rank has given the call to the log. Its part in all earlier calls has ended. Any thread, in the order of the
+  /// calls.
   void give(core::Round call) noexcept { memory_.given(memory_.local_rank()).store(call, std::memory_order_release); }
 
-  /// Looks at the peers' words. Costs one line for each peer that has not been seen to speak. `together`: from here
-  /// until its part of the call ends this rank may read all inputs.
+  /// Looks at the peers' words. Reads one cache line for each peer whose word has not been seen yet. `together`: from
+  /// here until its part of the call ends this rank may read all inputs.
   [[nodiscard]] Verdict look() noexcept;
-  /// Decides: makes the call go by the log unless it is decided already.
+  /// Ends the wait: the call uses the log, unless its verdict is decided already.
   [[nodiscard]] Verdict demote() noexcept;
 
  private:
@@ -83,16 +82,16 @@ class Shortcut {
   static constexpr std::uint64_t kByLog = std::uint64_t{1} << 63;
 
   static constexpr std::uint64_t by_log(core::Round call) noexcept { return kByLog | call; }
-  /// The last 15 bits of the number stand before the tag. The others are added to it, so that the words of one
-  /// signature are all different.
+  /// The word's upper bits are the last 15 bits of the number. The other bits of the number are added to the tag, so
+  /// that all words of one signature differ.
   static constexpr std::uint64_t spoken(core::Round call, Tag tag) noexcept {
     return (call << kTagBits & ~kByLog) | ((tag + (call >> 15)) & kTagMask);
   }
 
   const core::ShortcutMemory memory_;
   core::Round call_ = 0;
-  std::uint64_t word_ = 0;  // what this rank has spoken in it
-  int seen_ = 0;            // local ranks below this have said the same as this rank
+  std::uint64_t word_ = 0;  // this rank's word of the current call
+  int seen_ = 0;            // all local ranks below this one have stored the same word
   Verdict verdict_ = Verdict::undecided;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sequencer's table of ids: what each means, how far it has come, and which may be given away. Only the sequencer
-// has one; everybody else learns from the log. Plain data, one owner, no threads.
+// The sequencer's table of ids: what each means, its round, and which may be evicted. Only the sequencer has one; all
+// other ranks learn ids from the log. Plain data, one owner, no threads.
 //
 // An id is *reserved* (a set's, never evicted), *used* (it means a name), or free. Used ids stand in the order of their
 // last use; the one longest unused goes first when room is needed, unless it is ready and not yet appended. The world's
@@ -22,19 +22,19 @@
 
 namespace kolo::control {
 
-/// What every round touches comes first: many small tensors must come through the cache.
+/// Members that every round touches come first, so that many small tensors share cache lines.
 struct Tensor {
-  // What it means; more below.
+  // The meaning of the id; more below.
   bool used = false;
   bool reserved = false;
-  std::uint16_t generation = 0;  ///< survives the id's being free: the next meaning has another
+  std::uint16_t generation = 0;  ///< kept while the id is free: the next meaning gets another
   core::SetId set = core::kGlobalSet;
 
   // How far it has come.
   bool ready = false;         ///< this round has not been appended yet
   std::int32_t priority = 0;  ///< of the signature
   core::Round round = 0;      ///< the last that all members have submitted (or that failed)
-  std::uint64_t came = 0;     ///< grows by the order in which tensors become ready
+  std::uint64_t came = 0;     ///< numbers tensors in the order in which they become ready
 
   // Steps and plans (planner.hpp).
   bool planned = false;
@@ -48,8 +48,8 @@ struct Tensor {
   std::optional<core::Signature> signature;  ///< of a name
   std::string name;
   std::uint64_t seen_as = 0;      ///< `came`, when it was appended last in a step
-  std::uint64_t cut_ready = 0;    ///< bit by cut: was there when that cut was learned
-  std::uint64_t cut_lacking = 0;  ///< bit by cut: was not
+  std::uint64_t cut_ready = 0;    ///< a bit for each cut: the tensor was there when the cut was learned
+  std::uint64_t cut_lacking = 0;  ///< a bit for each cut: the tensor was lacking
 };
 
 class TensorTable {
@@ -67,7 +67,7 @@ class TensorTable {
   /// Whether the id has this meaning now.
   [[nodiscard]] bool is_current(core::TensorId id, std::uint16_t generation) const;
 
-  /// Whether the id stands in this batch of the set's plan. (No reserved one does.)
+  /// Whether the id is in this batch of the set's plan. (A reserved id never is.)
   [[nodiscard]] bool is_planned(core::TensorId id, core::SetId set, std::uint32_t batch) const {
     return id < tensors_.size() && tensors_[id].planned && tensors_[id].set == set && tensors_[id].batch == batch;
   }
@@ -83,7 +83,7 @@ class TensorTable {
   void change(core::TensorId id, const core::Signature& signature);
   /// Ends a meaning.
   void release(core::TensorId id);
-  /// Reserves the first ids for the world, under generation 0: everybody knows.
+  /// Reserves the first ids for the world, under generation 0, as all ranks expect.
   void reserve_for_the_world();
   /// Reserves a row for another set, all its ids under one new generation, and returns where it begins; kNoTensor when
   /// there are as many sets as there can be.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kinds of collectives, and what the library needs to know of each: one row a kind. Checks of arguments, messages,
-// negotiation, layout and both data planes read this table; what moves the data of a kind stands beside the CPU's other
-// collectives (data/cpu/) and the device's (data/cuda/collectives.cpp).
+// The kinds of collectives, one row each, with what the library must know of them. Checks of arguments, messages,
+// negotiation, layout and both data planes read this table. The code that moves a kind's data is in data/cpu/ and
+// data/cuda/collectives.cpp. docs/architecture.md ("Changing Kolo") lists the places of a new kind.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ enum class CollectiveKind : std::uint8_t {
   allgather = 1,
   broadcast = 2,
   barrier = 3,
-  alltoall = 4,         ///< the same number of rows to everyone
-  alltoall_splits = 5,  ///< as many rows as each rank's splits say
+  alltoall = 4,         ///< the same number of rows to every rank
+  alltoall_splits = 5,  ///< the numbers of rows that each rank's splits give
   reduce_scatter = 6,
   add_process_set = 7,  ///< `Signature::ranks` are the members, in the set's order
   reduce = 8,
@@ -30,19 +30,20 @@ enum class CollectiveKind : std::uint8_t {
 struct CollectiveTraits {
   CollectiveKind kind;
   std::string_view name;
-  bool moves_data = true;    ///< has tensors, which a backend must see; else it is done when all have asked for it
-  bool reduces = false;      ///< elements of several ranks become one: op, scales and wire format count
+  bool moves_data = true;    ///< has tensors, which a backend moves; else it is done when all members have submitted it
+  bool reduces = false;      ///< reduces elements of several ranks to one: uses op, scales and wire format
   bool keeps_shape = false;  ///< the output has the shape of the input
-  bool rooted = false;       ///< one rank's part differs: the root counts
-  bool rows_differ = false;  ///< each rank has a first dimension of its own: the signature has the shape of a row, and
-                             ///< the output is asked for when all ranks' rows are known. Each tensor is a run, with a
+  bool rooted = false;       ///< one rank's part differs: uses the root
+  bool rows_differ = false;  ///< the first dimension may differ by rank: the signature has the shape of a row, and the
+                             ///< output is allocated when all ranks' rows are known. Each tensor is a run, with a
                              ///< status and an end of its own
-  bool scatters_rows = false;  ///< the input's rows are dealt out to the ranks (data::RowsOf)
+  bool scatters_rows = false;  ///< the input's rows are distributed to the ranks (data::RowsOf)
   bool fuses = false;          ///< several requests with the same options may run as one
   bool batches = false;        ///< several requests may be one batch, each tensor a run of its own
-  bool in_arena = false;       ///< is done where the tensor lies, if that is an arena
-  bool makes_set = false;      ///< a process set: for the sequencer alone
-  bool needs_all = false;      ///< each rank sends and receives: none can be absent (control/messages.hpp, Joining)
+  bool in_arena = false;       ///< can run in place on a tensor in an arena
+  bool makes_set = false;      ///< makes a process set: only the sequencer handles it
+  bool needs_all = false;      ///< each rank sends and receives, so no rank may be absent (control/messages.hpp,
+                               ///< "Joining")
 };
 
 inline constexpr CollectiveTraits kCollectives[] = {

@@ -7,7 +7,7 @@
 
 namespace kolo::core {
 
-/// At whose multiples tensors of an arena begin.
+/// Tensors of an arena begin at multiples of this.
 inline constexpr std::uint64_t kArenaAlignment = 64;
 
 struct DevicePlace {
@@ -17,8 +17,8 @@ struct DevicePlace {
 
   std::uint16_t region = 0;  ///< the arena's number, never 0
   std::uint64_t offset = 0;  ///< in bytes
-  /// Whether an allocation of the arena ends where the tensor does: up to the next multiple of the arena's alignment
-  /// there is nothing then, and may be anything.
+  /// Whether an allocation of the arena ends with the tensor. Then the bytes up to the next multiple of the alignment
+  /// are unused and may be overwritten.
   bool ends = false;
 
   DevicePlace() noexcept = default;

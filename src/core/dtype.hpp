@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the library asks of element types beyond the public header.
+// Element types: what only the library itself needs.
 #pragma once
 
 #include <kolo/types.hpp>
 
 namespace kolo::core {
 
-/// What a caller or another rank gives as an element type is compared with this one: any number may come.
+/// A caller or another rank may give any number as an element type; it is checked against this one.
 inline constexpr DType kLastDType = static_cast<DType>(kDTypeCount - 1);
 
 }  // namespace kolo::core

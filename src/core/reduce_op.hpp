@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the library asks of reductions beyond the public header.
+// Reductions: what only the library itself needs.
 #pragma once
 
 #include <kolo/types.hpp>
 
 namespace kolo::core {
 
-/// What a caller or another rank gives as an operation is compared with this one: any number may come.
+/// A caller or another rank may give any number as an operation; it is checked against this one.
 inline constexpr ReduceOp kLastReduceOp = ReduceOp::bit_xor;
 
 constexpr bool is_bitwise(ReduceOp op) noexcept {

@@ -21,7 +21,7 @@ std::string spell_tensor(const TensorSignature& tensor) {
   return std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape);
 }
 
-/// Of signatures whose members differ, and are as many.
+/// The difference of two signatures that have the same number of members, with different names.
 Difference member_difference(const Signature& a, const Signature& b) {
   std::size_t first = 0;
   while (first + 1 < a.tensors.size() && first < a.names.size() && first < b.names.size() &&
@@ -85,8 +85,8 @@ std::string spell_list(const std::vector<std::int32_t>& numbers) {
   return text + "]";
 }
 
-/// As the caller knows it. Where ranks may bring different numbers of rows, the signature has the shape of a row only:
-/// "[*, 4]".
+/// The shape as messages show it. Where the number of rows may differ by rank, the signature has only the shape of a
+/// row: "[*, 4]".
 std::string spell_shape(CollectiveKind kind, const TensorSignature& tensor) {
   std::string text = to_string(tensor.shape);
   if (!traits_of(kind).rows_differ) return text;
@@ -102,7 +102,7 @@ std::string describe_place(std::uint64_t place) {
 }  // namespace
 
 std::int64_t Signature::bytes() const noexcept {
-  // Saturates: one tensor's bytes fit into 63 bits, a group's need not.
+  // Saturates: one tensor's bytes fit into 63 bits, but a group's sum may not.
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   std::int64_t sum = 0;
   for (const TensorSignature& tensor : tensors) {

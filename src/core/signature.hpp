@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words in which ranks speak about work: identities, collectives, and the signature - everything in a request that
-// must agree across ranks. Plain values, no threads.
+// How ranks identify requests: sets, ids, rounds, and the signature, which is everything in a request that must agree
+// across ranks. Plain values, no threads.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace kolo::core {
 
-/// A process set; 0 is the world's. Sets are numbered by the log, so every rank knows them by the same number.
+/// A process set; 0 is the world's. The log numbers sets, so every rank uses the same number.
 using SetId = std::uint32_t;
 inline constexpr SetId kGlobalSet = 0;
 /// A tensor's (or a group's) number, assigned by the log.
@@ -29,16 +29,16 @@ inline constexpr TensorId kNoTensor = ~TensorId{0};
 /// How often a name has been submitted by one rank, this time included: 1, 2, ...
 using Round = std::uint64_t;
 
-/// The reserved ids of a set lie at `base + ...`. All are counts like any other and travel the same way. The world's
-/// are the first ids. Those of another set are a *row* beyond the ids of tensors, so that sets take no room from names.
+/// A set's reserved ids are `base + ...`. Their counts travel like those of names. The world's are the first ids. Those
+/// of another set are a *row* beyond the ids of tensors, so that sets take no ids from names.
 enum ReservedId : TensorId {
   kCompleted = 0,  ///< batches of this set that the rank has completed
   kSteps = 1,      ///< calls of end_step
-  kDropped = 2,    ///< 1: the rank has done with the set. The world is never dropped
+  kDropped = 2,    ///< 1: the rank has dropped the set. The world is never dropped
   kReservedIds = 3,
 };
 inline constexpr TensorId kFirstRow = TensorId{1} << 20;
-/// So many sets may exist at once.
+/// How many sets may exist at once.
 inline constexpr TensorId kMostSets = 16384;
 inline constexpr TensorId kEndOfRows = kFirstRow + kMostSets * kReservedIds;
 constexpr bool is_row(TensorId base) noexcept {
@@ -51,33 +51,32 @@ constexpr bool counts_completed(TensorId id) noexcept {
 
 struct TensorSignature {
   DType dtype = DType::float32;
-  Shape shape;  ///< of an allgather and an alltoall with splits without the first dimension, which may differ by rank
-  /// Where it lies in an arena of the device (DeviceRegion), 0 for elsewhere. What lies at the same place everywhere is
-  /// reduced there; that ranks do so alike is why it is part of the signature.
+  Shape shape;  ///< if the first dimension may differ by rank (`rows_differ`), it is left out
+  /// The tensor's place in an arena of the device (DeviceRegion); 0: elsewhere. A tensor at the same place on all ranks
+  /// is reduced in place. All ranks must do that alike, so the place is part of the signature.
   std::uint64_t place = 0;
   friend bool operator==(const TensorSignature& a, const TensorSignature& b) noexcept {
     return a.dtype == b.dtype && a.shape == b.shape && a.place == b.place;
   }
 };
 
-/// One request's signature. A grouped call is one request with several tensors: it is ready as a whole and runs as a
-/// whole, and costs one count however many tensors it has.
+/// One request's signature. A grouped call is one request with several tensors: it becomes ready and runs as a whole,
+/// and costs one count, whatever the number of tensors.
 struct Signature {
   CollectiveKind kind = CollectiveKind::allreduce;
   ReduceOp op = ReduceOp::sum;
   DeviceKind device = DeviceKind::cpu;
-  Wire wire = Wire::own;  ///< what wider floats travel as
+  Wire wire = Wire::own;  ///< the type as which wider floats are sent
   std::int32_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
   boost::container::small_vector<TensorSignature, 1> tensors;
-  /// Of a group: a hash of its members' names in their order, which is what is compared; else 0.
+  /// For a grouped call: a hash of its members' names in their order, which ranks compare; else 0.
   std::uint64_t members = 0;
-  /// The names, for the sentence about ranks that disagree. Not compared; left out of the log, which nobody reads for
-  /// them.
+  /// The names, for the sentence about ranks that disagree. Not compared, and not in the log.
   std::vector<std::string> names;
   std::vector<std::int32_t> ranks;
-  std::int32_t priority = 0;  ///< of what is ready the highest runs first (control/sequencer.hpp)
+  std::int32_t priority = 0;  ///< the highest priority of the ready requests runs first (control/sequencer/batches.hpp)
 
   /// Payload bytes of all tensors (0 for a barrier; one row where the first dimension may differ by rank).
   [[nodiscard]] std::int64_t bytes() const noexcept;
@@ -87,8 +86,8 @@ struct Signature {
 
 /// "allreduce of float32 [3, 4], op sum": for messages.
 std::string describe(const Signature& signature);
-/// Where two signatures differ, in the order in which differences are looked for: who disagrees about the kind need not
-/// be told that the shapes differ too.
+/// The aspects in which two signatures may differ, in the order of the check: if ranks disagree about the kind, the
+/// error does not mention shapes.
 enum class Aspect : std::uint8_t {
   kind,
   op,
@@ -119,7 +118,7 @@ std::optional<Difference> first_difference(const Signature& a, const Signature& 
 std::string describe(const Difference& difference);
 /// The value of that aspect in one signature: "[3, 4]", "float32", "average". "none" when it has no such tensor.
 std::string describe_value(const Signature& signature, const Difference& difference);
-/// What differs between two signatures, in words: "shape [3, 4] against [4, 3]". Empty when they are equal.
+/// A text of the difference of two signatures: "shape [3, 4] against [4, 3]". Empty when they are equal.
 std::string describe_difference(const Signature& a, const Signature& b);
 
 /// "rank 3", "ranks 0 and 2-5 and 9": ascending numbers with runs of three or more closed up. "no rank" for none.

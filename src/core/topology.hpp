@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who is where. Nodes are numbered by their lowest rank; a node's leader is its lowest rank; local ranks follow the
-// order of ranks. With virtual nodes, a "node" is one of the parts that a machine's ranks were cut into.
+// Which rank is on which node. Nodes are numbered by their lowest rank; a node's leader is its lowest rank; local ranks
+// follow the order of ranks. With virtual nodes, a "node" is one of the parts that a machine's ranks were cut into.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Topology {
   /// Place among the ranks of the same local rank, across the nodes that have one.
   [[nodiscard]] int cross_rank() const noexcept;
   [[nodiscard]] int cross_size() const noexcept;
-  [[nodiscard]] bool is_homogeneous() const noexcept;  ///< every node has as many ranks
+  [[nodiscard]] bool is_homogeneous() const noexcept;  ///< every node has the same number of ranks
 
   // The tree of nodes that control messages travel in: rooted at node 0, `fanout` children a node, in the order of a
   // heap (children of k are k*fanout+1 ... k*fanout+fanout).
@@ -45,8 +45,8 @@ std::vector<int> number_machines(const std::vector<std::string>& name_of);
 /// ranks, in ascending order, are cut into virtual nodes of `ranks_per_node` (0: not cut), the last possibly smaller.
 Topology make_topology(int rank, const std::vector<int>& machine_of, int ranks_per_node);
 
-/// The topology of some ranks of a world, in this order, as the world's own rank sees it, which is one of them: ranks
-/// are places in `members`. Nodes without members are left out.
+/// The topology of some ranks of a world, in this order; a rank is then a place in `members`. The world's own rank must
+/// be one of them. Nodes without members are left out.
 Topology topology_of(const Topology& world, const std::vector<int>& members);
 
 /// Whether all of some ranks are among others.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// As what elements travel between ranks. How that is done is the data plane's (data/cpu/wire_format.hpp).
+// The types as which elements are sent between ranks. The data plane converts them (data/cpu/wire_format.hpp).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ constexpr std::string_view to_string(Wire wire) noexcept {
   return "unknown";
 }
 
-/// As what elements of this type go where others may go as `wire`: what is no wider goes as it is.
+/// The wire type of elements of this type, if `wire` is asked for: a type that is not wider is sent as it is.
 constexpr Wire wire_of(DType dtype, Wire wire) noexcept {
   return dtype == DType::float32 || dtype == DType::float64 ? wire : Wire::own;
 }

@@ -2,9 +2,9 @@
 //
 // Frames over a connected socket, without blocking.
 //
-// Behind each frame stands its proof (frame.hpp). The session key comes of the handshake (base/handshake.hpp), so a
-// process that stands between rank 0 and a rank, and has passed on their handshake, can neither change a frame nor
-// leave one out nor put one in; it can read them.
+// Each frame is followed by its proof (frame.hpp). The session key comes from the handshake (base/handshake.hpp). A
+// process between rank 0 and a rank that has passed on their handshake can read frames, but cannot change, remove or
+// insert one.
 #pragma once
 
 #include <cstddef>
@@ -29,24 +29,24 @@ struct Session {
 /// One thread at a time.
 class Connection {
  public:
-  /// `longest`: of a body that the other side may send.
+  /// `longest`: the longest body that the other side may send.
   Connection(base::UniqueFd fd, Session session, std::size_t longest)
       : fd_(std::move(fd)), session_(std::move(session)), reader_(longest) {}
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// What to wait for, as poll(2) calls it.
+  /// The events to wait for, as poll(2) names them.
   [[nodiscard]] short events() const noexcept;
-  /// Empty while it lives; then why it does not: "Connection reset by peer (errno 104)", "it was closed". What has
-  /// arrived before can still be taken.
+  /// Empty while the connection is open; then the reason: "Connection reset by peer (errno 104)", "it was closed".
+  /// Frames that arrived before can still be taken.
   [[nodiscard]] const std::string& lost() const noexcept { return lost_; }
 
   void send(const Frame& frame) { send(EncodedFrame(frame)); }
   void send(const EncodedFrame& frame);
   [[nodiscard]] bool flushed() const noexcept { return unsent_.empty(); }
-  /// Sends and receives what is possible now.
+  /// Sends and receives as much as possible without blocking.
   void pump();
-  /// The next frame, once it is whole. Throws Error (transport) for bytes that are none, one that is too long, or one
-  /// that the other side did not send so.
+  /// The next frame, once it is whole. Throws Error (transport) for bytes that are no frame, a frame that is too long,
+  /// or one with a wrong proof.
   [[nodiscard]] std::optional<Frame> take();
 
  private:

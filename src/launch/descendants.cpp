@@ -41,7 +41,7 @@ std::vector<pid_t> AdoptedProcesses::find(const std::set<pid_t>& others) const {
       if (before_.count(one) != 0 || others.count(one) != 0) continue;
       const bool lives = ::waitpid(one, nullptr, WNOHANG) == 0;
       if (lives) found.push_back(one);
-      is_new = is_new || !lives;  // its own children may have come meanwhile
+      is_new = is_new || !lives;  // its own children may have been adopted meanwhile
     }
     if (!is_new) return found;
   }

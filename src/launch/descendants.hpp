@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes that ranks have started and left behind.
+// Processes that ranks have started and not ended.
 #pragma once
 
 #include <sys/types.h>
@@ -10,18 +10,18 @@
 
 namespace kolo::launch {
 
-/// While it lives, this process becomes the parent of those of its descendants whose parents end: a rank that is a
-/// shell's script ends by a signal, and the program that it runs does not.
+/// While this object exists, this process becomes the parent of its descendants whose parents end. (If a rank is a
+/// shell script, a signal ends the shell, but not the program that the shell runs.)
 class AdoptedProcesses {
  public:
-  /// Children that are there already are none of them. Throws Error (transport).
+  /// Children that exist already do not count. Throws Error (transport).
   AdoptedProcesses();
   ~AdoptedProcesses();
   AdoptedProcesses(const AdoptedProcesses&) = delete;
   AdoptedProcesses& operator=(const AdoptedProcesses&) = delete;
 
-  /// Those that are there, but for the given ones; waits for those that have ended. None, where the system does not
-  /// list a process's children.
+  /// The adopted processes that run, without `others`; reaps those that have ended. Empty if the system does not list a
+  /// process's children.
   [[nodiscard]] std::vector<pid_t> find(const std::set<pid_t>& others) const;
 
  private:

@@ -18,19 +18,19 @@ namespace kolo::launch {
 namespace {
 
 constexpr const char* kEntry = "kolo/rank-0";
-/// A `get` that takes so much longer than it may is worth a word.
+/// A `get` that takes this much longer than it may is mentioned in the error.
 constexpr std::chrono::seconds kMostLate{1};
 
 std::string seconds_of(base::Duration duration) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(duration).count()) + " s";
 }
 
-/// What ranks of the job know, and of no other.
+/// A key that only ranks of this job know.
 std::string key_of(const JobKey& key, std::string_view word) {
   return std::string(base::bytes_of(base::prove(key.secret, "job " + key.job + "\n" + std::string(word))));
 }
 
-/// At all addresses, IPv6 and IPv4 where the system has both.
+/// Listens at all addresses, IPv6 and IPv4 if the system has both.
 base::UniqueFd listen_everywhere(std::uint16_t port, int& error) {
   base::UniqueFd fd = listen_at(any_address(port, true), error);
   if (!fd.valid() && error != EADDRINUSE) fd = listen_at(any_address(port, false), error);
@@ -104,7 +104,7 @@ class FixedDirections final : public Directions {
   }
 
  private:
-  /// Of `host_`, unless it is a name that may be looked up elsewhere.
+  /// The addresses of `host_`, unless it is a name that must be looked up.
   [[nodiscard]] std::vector<Endpoint> fixed_addresses() const {
     std::string unresolved;
     return host_ == "localhost" || is_address(host_) ? resolve(host_, 0, unresolved) : std::vector<Endpoint>();
@@ -182,7 +182,7 @@ class StoreDirections final : public Directions {
   [[nodiscard]] std::string describe() const override { return name_; }
 
  private:
-  /// A store of the program's may throw what it likes.
+  /// A store of the program's may throw any exception.
   template <class Action>
   auto call(const char* what, Action action) -> decltype(action()) {
     try {
@@ -199,7 +199,7 @@ class StoreDirections final : public Directions {
     return call("get", [&] { return store_->get(kEntry, std::chrono::duration_cast<std::chrono::nanoseconds>(left)); });
   }
 
-  /// Nothing, and `wrong` says why, when it is not of this job.
+  /// Empty, and `wrong` says why, if the text is not of this job.
   [[nodiscard]] std::optional<Entry> read(const std::string& text, std::string& wrong) const {
     std::string proof;
     std::optional<Entry> entry = decode_entry(text, proof);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How ranks find rank 0: it listens at an address that all know (a job's or a launcher's variables), or it leaves its
-// address in a store (a file, an object of the program's), where the others look for it.
+// How ranks find rank 0: it listens at an address that all ranks know (from variables), or it writes its address into a
+// store (a file, or an object of the program's), where the others read it.
 #pragma once
 
 #include <chrono>
@@ -19,49 +19,49 @@
 
 namespace kolo::launch {
 
-/// Where rank 0 may be, and what proves that it is.
+/// Addresses at which rank 0 may be, and the key that proves that it is.
 struct Route {
   std::vector<Endpoint> endpoints;  ///< the most promising first; empty: not known yet
   std::string key;
   std::string wrong;  ///< why there are none
-  std::string doubt;  ///< said behind that nobody answers at one: "; file:///x may be an earlier job's"
+  std::string doubt;  ///< added to the error if no process answers: "; file:///x may be an earlier job's"
 };
 
 /// Rank 0's side.
 struct Listening {
-  std::vector<base::UniqueFd> sockets;  ///< empty: it cannot, and `wrong` says why
+  std::vector<base::UniqueFd> sockets;  ///< empty: it cannot listen, and `wrong` says why
   std::string key;
   std::string wrong;
-  Route rival;  ///< where another process listens, or has; it may be rank 0 of this job as well
+  Route rival;  ///< where another process listens or has listened, which may be a second rank 0 of this job
 };
 
 /// One thread at a time.
 class Directions {
  public:
   virtual ~Directions() = default;
-  /// Rank 0: begins to listen, and tells where. Throws Error (transport; user_exception for what a program's own store
-  /// throws, as `look`).
+  /// Rank 0: begins to listen, and publishes where. Throws Error (transport; user_exception for what a program's own
+  /// store throws, as `look`).
   [[nodiscard]] virtual Listening open() = 0;
-  /// Others: may wait until the deadline for rank 0 to have told.
+  /// Others: may wait until the deadline for rank 0's address.
   [[nodiscard]] virtual Route look(base::Time deadline) = 0;
-  /// Rank 0, when others have not come: what may be the reason; "; 10.0.0.1 is no address of this machine". May be
+  /// Rank 0, if others have not come: a possible reason, such as "; 10.0.0.1 is no address of this machine". May be
   /// empty.
   [[nodiscard]] virtual std::string remark() = 0;
   /// "tcp://10.0.0.1:29500": for sentences and `describe()`.
   [[nodiscard]] virtual std::string describe() const = 0;
 };
 
-/// "the loopback interface is down: ...", when it is, and that is why no process of this machine can reach another at
-/// these addresses, which are all of this machine; else empty.
+/// "the loopback interface is down: ...", if that is why processes of this machine cannot reach each other at these
+/// addresses, which are all of this machine; else empty.
 [[nodiscard]] std::string why_unreachable(const std::vector<Endpoint>& endpoints);
 
-/// Rank 0 listens at the first of `ports` that is free on `host`; the others try all of them. Where `host` is a name,
-/// or no address of the machine (which may be behind a gateway), it listens at all addresses.
+/// Rank 0 listens at the first of `ports` that is free on `host`; the others try all of them. If `host` is a name, or
+/// no address of this machine (which may be behind a gateway), it listens at all addresses.
 std::unique_ptr<Directions> fixed_directions(std::string host, std::vector<std::uint16_t> ports, const JobKey& key);
 
 /// Rank 0 listens at a port that the system chooses, at all addresses or at those that `interface` (KOLO_INTERFACE)
-/// names, and leaves them and a random word in the store. What an earlier job has left leads nowhere, and the others
-/// look again.
+/// names, and writes them and a random word into the store. If the others find an earlier job's entry, they cannot
+/// connect, and look again.
 std::unique_ptr<Directions> store_directions(std::shared_ptr<Store> store, std::string name, std::string interface,
                                              const JobKey& key);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What rank 0 leaves in a store, where the others look for it: as text, "kolo-1 <proof> <word> <address>|<port> ...".
+// The entry that rank 0 writes into a store for the others: a text, "kolo-1 <proof> <word> <address>|<port> ...".
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace kolo::launch {
 
 /// A secret and the name of a job, which are both part of what a rank must prove.
 struct JobKey {
-  std::string secret;  ///< KOLO_JOB_KEY; empty: everybody knows it
-  std::string job;     ///< "Slurm's step 12.0": keeps apart jobs that meet at ports made from such names
+  std::string secret;  ///< KOLO_JOB_KEY; empty: there is no secret
+  std::string job;     ///< "Slurm's step 12.0": distinguishes jobs whose ports are computed from such names
 };
 
 struct Entry {
@@ -26,7 +26,7 @@ struct Entry {
 [[nodiscard]] bool is_address(const std::string& host);
 
 [[nodiscard]] std::string encode(const Entry& entry, const JobKey& key);
-/// Nothing, unless it is such a text. `proof`: as it stands there; the caller compares it with `proof_of`.
+/// Empty unless it is such a text. `proof` is the proof in the text; the caller compares it with `proof_of`.
 [[nodiscard]] std::optional<Entry> decode_entry(const std::string& text, std::string& proof);
 [[nodiscard]] std::string proof_of(const Entry& entry, const JobKey& key);
 

@@ -24,12 +24,12 @@
 namespace kolo::launch {
 namespace {
 
-/// A rank says a few hundred bytes in a step.
+/// A rank sends a few hundred bytes in a step.
 constexpr std::size_t kLongestContribution = std::size_t{16} << 20;
-/// How long rank 0 stays to see that its last word is sent.
+/// How long rank 0 waits until its last message has been sent.
 constexpr std::chrono::seconds kFarewell{1};
-/// How long it looks whether what listens where it wants to is itself, started twice; and then waits to hear why the
-/// start has failed.
+/// How long rank 0 checks whether the process at its address is a second rank 0 of this job, and how long it then waits
+/// for the reason of the failure.
 constexpr std::chrono::seconds kRivalPatience{1};
 constexpr std::chrono::seconds kRivalsWord{3};
 
@@ -54,10 +54,10 @@ struct Member {
   Connection connection;
   base::Hello hello;
   std::string name;                                   ///< "process 12 at 10.0.0.2:4711"
-  std::optional<std::string> brought = std::nullopt;  ///< for the step at hand
+  std::optional<std::string> brought = std::nullopt;  ///< for the current step
 };
 
-/// Another rank 0 of this job may listen already. It is told of this one by a Hello, and tells all what is wrong.
+/// Another rank 0 of this job may listen already. A Hello tells it of this one, and it tells all ranks what is wrong.
 void challenge(const Place& place, const Route& rival) {
   Search search(place);
   std::optional<Connection> other = search.try_all(rival, base::now() + kRivalPatience);
@@ -129,7 +129,7 @@ class Root final : public Exchange {
     return all;
   }
 
-  /// Hears everybody. Returns who has not contributed yet.
+  /// Receives from all ranks. Returns the ranks that have not contributed.
   std::vector<int> serve(std::string_view label) {
     for (std::optional<Member>& member : members_) {
       if (member) hear(*member, label);
@@ -162,7 +162,7 @@ class Root final : public Exchange {
     }
   }
 
-  /// Sets `wrong` for the first that cannot be in this job; it and those behind it hear why with the others.
+  /// Sets `wrong` for the first rank that cannot be in this job; all ranks then get the reason.
   void receive(Newcomer newcomer, std::string_view label, std::string& wrong) {
     const base::Hello hello = newcomer.hello;
     const std::string name = "process " + std::to_string(hello.number) + " at " + newcomer.address;
@@ -178,7 +178,7 @@ class Root final : public Exchange {
     hear(kept, label);
   }
 
-  /// Empty, or why a rank of this job cannot be in it.
+  /// Empty, or why the rank cannot be in this job.
   [[nodiscard]] std::string judge(const Member& member) const {
     const base::Hello& hello = member.hello;
     const std::string rank = "rank " + std::to_string(hello.rank);
@@ -201,12 +201,12 @@ class Root final : public Exchange {
            place_.rank_name + ")";
   }
 
-  /// What the directions know may be the reason that others are missing.
+  /// The directions' possible reason why others are missing.
   [[nodiscard]] std::string remark() const {
     try {
       return directions_->remark();
     } catch (const Error&) {
-      return {};  // that others are missing is the news
+      return {};  // the error is that others are missing
     }
   }
 
@@ -228,7 +228,7 @@ class Root final : public Exchange {
     wait_until(sockets, deadline);
   }
 
-  /// Sends it, and waits until the system has taken it; who is gone needs nothing.
+  /// Sends the frame to all, and waits until the system has taken it. Ranks that are gone are skipped.
   void tell_all(const Frame& frame, base::Time deadline) {
     std::vector<Connection*> open;
     for (std::optional<Member>& member : members_) {
@@ -255,7 +255,7 @@ class Root final : public Exchange {
     failure_ = why;
     tell_all({FrameType::failure, step_, encode_failure(why)}, base::now() + kFarewell);
     reception_.close();
-    // What they have sent and nobody has read would take the last word along, were the sockets closed now.
+    // Reads what the ranks have sent: closing a socket with unread data would discard the last message.
     for (std::optional<Member>& member : members_) {
       if (member) ::shutdown(member->connection.fd(), SHUT_WR);
     }
@@ -312,7 +312,7 @@ class Leaf final : public Exchange {
       while (std::optional<Frame> frame = root_->take()) {
         if (frame->type == FrameType::failure) throw decode_failure(frame->body);
         if (frame->type == FrameType::waiting && frame->step == step_) {
-          deadline = base::now() + bootstrap::after_waiting(patience);  // rank 0 will say who is missing
+          deadline = base::now() + bootstrap::after_waiting(patience);  // rank 0 will name the missing ranks
         }
         if (frame->type == FrameType::result && frame->step == step_) return read_result(frame->body);
       }

@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one exchange of a start without MPI: everybody's bytes, by rank, over TCP by way of rank 0.
+// The exchange of a start without MPI: all ranks' bytes, by rank, over TCP through rank 0.
 //
-// Who connects to whom. Rank 0 listens (directions.hpp); every other rank connects to it, once, and proves that it is
-// of this job (reception.hpp, handshake.hpp). n ranks are n - 1 connections, and each exchange is one frame up and one
-// frame down on each. No rank connects to any other but rank 0. When all have come, rank 0 stops listening: from then
-// on no stranger can reach anything of this job by this door.
+// Connections. Rank 0 listens (directions.hpp). Every other rank connects to it once, and proves that it belongs to
+// this job (reception.hpp, handshake.hpp). n ranks make n - 1 connections, and an exchange is one frame up and one
+// frame down on each. When all ranks have come, rank 0 stops listening, so that no other process can connect any more.
 //
 //   rank r -> rank 0   contribution   this rank's bytes for step k
 //   rank 0 -> rank r   waiting        rank 0 is in step k itself
-//   rank 0 -> rank r   result         everybody's bytes for step k
+//   rank 0 -> rank r   result all ranks' bytes for step k
 //   rank 0 -> rank r   failure        why the start has failed; the connection is closed behind it
 //
-// Who waits for whom. In a step every rank waits for rank 0's frame, and rank 0 for everybody's. Rank 0 works on the
-// connections only while it is in a step itself: it needs no thread. It leaves a step when the system has taken all
-// results, so that it may end at once without taking them along.
+// Waiting. In a step every rank waits for rank 0's frame, and rank 0 for all others'. Rank 0 serves the connections
+// only while it is in a step itself, so it needs no thread. It leaves a step when the system has taken all results, so
+// that they arrive even if it ends at once.
 //
-// Deadlines. A step has `patience` from when a rank began it. Rank 0's deadline decides: it names all ranks that did
-// not come, and tells everybody. A rank whose own deadline passes first cannot know who is missing. It gives up only if
-// rank 0 has not said that it is in the step; then rank 0 is the one that is missing. Else it waits for rank 0's
-// decision, for a patience (and a little) more.
+// Deadlines. A rank has `patience` from the time at which it began the step. Rank 0's deadline decides: rank 0 names
+// all ranks that did not come, and tells all others. A rank whose own deadline passes first cannot know which ranks are
+// missing. It gives up only if rank 0 has not sent `waiting`; then rank 0 is missing. Else it waits for rank 0's
+// decision for another patience and a little more.
 //
-// What if a rank dies right here. Its connection ends, and rank 0 hears it: the step fails at once and everywhere with
-// its name, unless its bytes were there already; then the next step does. If rank 0 dies, the connections of all others
-// end, and each says so. A host that vanishes without a word is missed at the deadline.
+// Death of a rank. Its connection ends, and rank 0 notices: the step fails at once on all ranks with its name. If its
+// bytes had come already, the next step fails. If rank 0 dies, the connections of all others end, and each reports
+// that. A host that vanishes without closing its connections is missing at the deadline.
 //
-// Why not by the store alone, as one key for each rank and step (`set`, `get`)? Then nobody hears a death, every rank
-// polls for it, a store must be cleaned of the steps, and rank 0 cannot tell when all have read its last word. So a
-// store holds one entry: where rank 0 listens.
+// The alternative was a store with a key for each rank and step (`set`, `get`). Then ranks would have to poll for
+// deaths, old steps would have to be removed, and rank 0 could not know when all have read its last message. A store
+// therefore holds one entry: where rank 0 listens.
 #pragma once
 
 #include <memory>
@@ -40,11 +39,11 @@
 
 namespace kolo::launch {
 
-/// This rank's place, and what its job calls it in sentences.
+/// This rank's place in the job, and the names for error messages.
 struct Place {
   int rank = 0;
   int size = 1;
-  std::string rank_name;  ///< what gave the rank: "KOLO_RANK"
+  std::string rank_name;  ///< the source of the rank: "KOLO_RANK"
   std::string size_name;
 };
 

@@ -27,7 +27,7 @@ namespace kolo::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{20};
-/// An entry of a host with many addresses; who put more there is no rank 0.
+/// The entry of a host with many addresses. A longer one was not written by rank 0.
 constexpr std::size_t kLongest = std::size_t{64} << 10;
 
 class FileStore final : public Store {
@@ -40,7 +40,7 @@ class FileStore final : public Store {
     base::UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!fd.valid()) base::throw_errno("rank 0 cannot write its address to " + beside, errno);
     int error = write_all(fd.get(), value);
-    // Some file systems say only here that there is no room; and others would find an empty file on another host.
+    // Some file systems report only here that there is no room; other hosts would then find an empty file.
     if (::close(fd.release()) != 0 && error == 0) error = errno;
     if (error == 0 && ::rename(beside.c_str(), path.c_str()) != 0) error = errno;
     if (error == 0) return;
@@ -53,7 +53,7 @@ class FileStore final : public Store {
     while (true) {
       std::optional<std::string> value = read(path_of(key));
       if (value || base::now() >= deadline) return value;
-      std::vector<pollfd> nothing;  // a shared file system tells of no change
+      std::vector<pollfd> nothing;  // a shared file system does not report changes
       wait_until(nothing, std::min<base::Time>(deadline, base::now() + kLook));
     }
   }

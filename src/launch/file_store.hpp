@@ -11,15 +11,15 @@
 
 namespace kolo::launch {
 
-/// Whose files are believed.
+/// Which owners' files are accepted.
 enum class Owner : std::uint8_t {
-  self,  ///< this user's, and root's: where nothing else proves who wrote them
+  self,  ///< this user's and root's, if nothing else proves who wrote them
   any,
 };
 
-/// One file a key: at `path` itself, or in the directory that is there. A value is written beside it and renamed, so
-/// that nobody reads half of it; only the user may read it. Its methods throw Error (transport) for what the system
-/// refuses, and for what is no file, or not of this owner.
+/// One file for each key: at `path`, or in `path` if it is a directory. A value is written to another file and renamed,
+/// so that it is never read half written; only the user may read it. The methods throw Error (transport) if the system
+/// fails, or if `path` is no file or has another owner.
 std::shared_ptr<Store> file_store(std::string path, Owner believed);
 
 }  // namespace kolo::launch

@@ -8,8 +8,8 @@
 namespace kolo::launch {
 namespace {
 
-// magic, type, two bytes of nothing, step (4 bytes), length (8 bytes); the least significant byte first. Behind it the
-// body and the proof.
+// magic, type, two unused bytes, step (4 bytes), length (8 bytes); the least significant byte first. The body and the
+// proof follow.
 constexpr char kFrameMagic = 'K';
 constexpr std::size_t kFrameHeadBytes = 16;
 constexpr std::size_t kFrameProofBytes = sizeof(base::Word);

@@ -24,10 +24,10 @@ MeetingPlace::State state_of(std::shared_ptr<Store> store) {
   return state;
 }
 
-/// A port that is free at one address may be taken at the next.
+/// How often to try: a port that is free at one address may be taken at the next.
 constexpr int kMostTimes = 100;
 
-/// One port that is free at all addresses that this machine has of these; empty: none was found.
+/// Binds one port that is free at all of these addresses that belong to this machine; empty: none was found.
 std::vector<base::UniqueFd> keep_port(const std::vector<launch::Endpoint>& all, int& error) {
   std::vector<base::UniqueFd> kept;
   std::uint16_t port = 0;

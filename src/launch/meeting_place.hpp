@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the public `kolo::MeetingPlace` holds, and how KOLO_STORE spells it.
+// The state of the public `kolo::MeetingPlace`, and its text form in KOLO_STORE.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@
 
 namespace kolo {
 
-/// Of the three one: a host, a path, an object.
+/// Exactly one of these is set: a host, a path, an object.
 struct MeetingPlace::State {
   std::string host;
   std::vector<std::uint16_t> ports;
-  /// Bound and not listening: nobody else gets the port, and rank 0 may still listen there. One for each address.
+  /// Sockets that are bound but do not listen, one for each address: no other process gets the port, and rank 0 can
+  /// still listen there.
   std::vector<base::UniqueFd> kept_ports;
   std::string path;
   std::shared_ptr<Store> store;

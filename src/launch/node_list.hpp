@@ -9,7 +9,7 @@
 
 namespace kolo::launch {
 
-/// The first host of the list; nothing when it is no such list.
+/// The first host of the list; empty if it is no such list.
 [[nodiscard]] std::optional<std::string> first_host(std::string_view list);
 
 }  // namespace kolo::launch

@@ -13,11 +13,12 @@
 namespace kolo::launch {
 namespace {
 
-/// Kept for a reader that is slow; then the pipes fill, and the ranks wait as they would if they wrote there.
+/// How much text is kept for a slow reader. Beyond that the pipes fill, and the ranks wait as if they wrote to the
+/// reader themselves.
 constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
-/// A pipe that is writable takes as much without blocking.
+/// A writable pipe takes this much without blocking.
 constexpr std::size_t kPiece = PIPE_BUF;
-/// A line that is longer comes in parts.
+/// A longer line is passed on in parts.
 constexpr std::size_t kLongestLine = std::size_t{64} << 10;
 
 }  // namespace
@@ -48,7 +49,7 @@ void Target::write_some() {
 void Output::serve() {
   read_some(std::size_t{1} << 16);
   if (target_ == nullptr) return;
-  // A carriage return ends a line, too: progress bars have nothing else.
+  // A carriage return also ends a line, because progress bars end with one.
   const std::size_t whole = text_.find_last_of("\n\r") + 1;
   pass_on(over() || (whole == 0 && text_.size() >= kLongestLine) ? text_.size() : whole);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What processes write, on its way to the standard output and the standard error of this one. Nothing here blocks: who
-// reads this process's output may be slow, or have stopped, and deaths and signals are to be heard all the same.
+// Passes on what child processes write to this process's standard output and standard error. Nothing here blocks: the
+// reader of this process's output may be slow or stopped, and deaths and signals must still be noticed.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace kolo::launch {
 
-/// A descriptor of this process, and what it has not taken yet.
+/// A descriptor of this process, and the text that is not written yet.
 class Target {
  public:
   explicit Target(int fd) : fd_(fd) {}
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
-  /// Whether something waits for the descriptor to become writable.
+  /// Whether text waits for the descriptor to become writable.
   [[nodiscard]] bool waits() const noexcept { return !unsent_.empty(); }
-  /// False: more is not to be read for it.
+  /// False: the caller must not read more text for it.
   [[nodiscard]] bool has_room() const noexcept;
-  /// Writes it now, or keeps it. What cannot be written is lost, as it would be if its author wrote it here.
+  /// Writes the text now, or keeps it. Text that cannot be written is lost, as if the child had written it there.
   void put(std::string_view text);
   /// Writes what is possible now.
   void write_some();
@@ -43,10 +43,10 @@ class Output {
   [[nodiscard]] bool wants_more() const noexcept { return !over() && (target_ == nullptr || target_->has_room()); }
   [[nodiscard]] std::string take() noexcept { return std::move(text_); }
 
-  /// Once there is something to read, or an end. One read: others wait, too.
+  /// Call it when there is something to read, or an end. Reads once, so that other pipes get their turn.
   void serve();
-  /// Its process has ended: takes what is there now, and passes on what is no whole line, too. Not what others that
-  /// hold the pipe write from now on: they may never end.
+  /// The process has ended: reads what is there now, and passes it on, also a last line without an end. Later text of
+  /// other processes that hold the pipe is ignored, because they may never end.
   void finish();
 
  private:

@@ -11,8 +11,8 @@
 
 namespace kolo::launch {
 
-/// The bootstrap of a start that is a meeting. `environment` holds KOLO_JOB_KEY, of which `key_from` makes the job's
-/// key, and KOLO_INTERFACE. Rank 0 listens when this returns; the first exchange waits for the others. The start brings
+/// The bootstrap of processes that meet without MPI. `environment` has KOLO_JOB_KEY, from which `key_from` makes the
+/// job's key, and KOLO_INTERFACE. Rank 0 listens when this returns; the first exchange waits for the others. There is
 /// no transport between nodes: `inter_node` throws Error (unsupported). Throws Error (transport) when rank 0 cannot
 /// listen.
 [[nodiscard]] std::unique_ptr<bootstrap::Bootstrap> meet(const Start& start, const base::Lookup& environment);

@@ -36,7 +36,8 @@ namespace {
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kSignalGrace{30};
 constexpr std::chrono::seconds kLastGrace{2};
-/// Some send a signal to a process and to its group (timeout(1)): what comes this soon is the same one.
+/// Some programs send a signal to a process and to its group (timeout(1)): a second one within this time counts as the
+/// same.
 constexpr std::chrono::seconds kSameSignal{1};
 
 struct Pipe {
@@ -53,18 +54,19 @@ Pipe make_pipe() {
   return pipe;
 }
 
-/// What this process has written and not sent off yet, by C's streams and by C++'s.
+/// Flushes the C and C++ output streams of this process.
 void flush_streams() noexcept {
   try {
     std::cout.flush();
     std::clog.flush();
-  } catch (const std::exception&) {  // the program wants exceptions of its streams; here is nobody to catch them
+  } catch (const std::exception&) {  // the program has enabled exceptions of its streams, which cannot be passed on
+                                     // here
   }
   std::fflush(nullptr);
 }
 
-/// Enough open files for this process, which has four for each rank, and for rank 0 of one node, which has as many and
-/// its own. Raised only as far as needed: some programs go through all numbers that there may be.
+/// Raises the limit of open files for this process, which has four for each rank, and for rank 0, which has as many and
+/// its own. Only as far as needed, because some programs loop over all possible descriptors.
 class RaisedLimit {
  public:
   explicit RaisedLimit(int ranks) {
@@ -72,7 +74,8 @@ class RaisedLimit {
     rlimit raised = before_;
     const rlim_t wanted = 1024 + 8 * static_cast<rlim_t>(ranks);
     raised.rlim_cur = std::max(before_.rlim_cur, std::min(before_.rlim_max, wanted));
-    static_cast<void>(::setrlimit(RLIMIT_NOFILE, &raised));  // else too few are told when they are missed
+    static_cast<void>(::setrlimit(RLIMIT_NOFILE, &raised));  // if it fails, the error comes when a descriptor is
+                                                             // missing
   }
   ~RaisedLimit() { static_cast<void>(::setrlimit(RLIMIT_NOFILE, &before_)); }
   RaisedLimit(const RaisedLimit&) = delete;
@@ -130,7 +133,8 @@ class Family {
       wait();
       const auto seen = static_cast<std::ptrdiff_t>(outcome_.endings.size());
       for (Child& child : children_) serve(child);
-      // The order of those that were seen at once is not known; what was killed is rather the cause.
+      // The order of endings that were seen together is not known; a killed process is more likely the cause, so it
+      // comes first.
       std::stable_partition(outcome_.endings.begin() + seen, outcome_.endings.end(),
                             [](const Ending& ending) { return WIFSIGNALED(ending.status); });
       output_.write_some();
@@ -155,7 +159,8 @@ class Family {
     }
     const base::UniqueFd report = std::move(pipes[2].write);
     for (Pipe& pipe : pipes) pipe = {};
-    for (Child& other : children_) {  // the parent's: what is not closed here would hide an end from it
+    for (Child& other : children_) {  // the parent's descriptors: a copy that stays open here would hide an end from
+                                      // the parent
       other.process.reset();
       other.outputs.clear();
     }
@@ -164,7 +169,8 @@ class Family {
     ::_exit(status);
   }
 
-  /// Waits for the processes; then for those that they have left, which are ended; then for who reads the output.
+  /// Waits for the processes; then ends the processes that they have left running; then waits for the reader of the
+  /// output.
   bool goes_on() {
     if (std::any_of(children_.begin(), children_.end(), [](const Child& child) { return !child.status; })) return true;
     if (!adopted().empty()) {
@@ -214,7 +220,7 @@ class Family {
     report.finish();
     outcome_.endings.push_back({child.rank, status, report.take()});
     child.outputs.pop_back();
-    if (!adopted_) {  // a child of its own may hold the pipes; it shall not hold us
+    if (!adopted_) {  // a child of the process may hold the pipes; do not wait for it
       for (Output& output : child.outputs) output.finish();
       child.outputs.clear();
     }
@@ -262,7 +268,7 @@ class Family {
       if (!child.status) all.push_back(child.pid);
     }
     for (const pid_t one : all) {
-      if (what.by_terminal && ::getpgid(one) == ::getpgrp()) continue;  // it has got it, too
+      if (what.by_terminal && ::getpgid(one) == ::getpgrp()) continue;  // the process has received the signal itself
       ::kill(one, what.signal);
     }
   }
@@ -277,7 +283,7 @@ class Family {
   base::Time signalled_{};  // when the first one came
   bool ending_ = false;
   bool adopted_told_ = false;
-  int signal_ = SIGTERM;  // with which the others are ended next
+  int signal_ = SIGTERM;  // the signal with which the others are ended next
   base::Time next_ = base::Time::max();
 };
 
@@ -292,7 +298,7 @@ void open_standard_descriptors() {
 
 Outcome run_processes(int count, const std::function<int(int rank, int report)>& body, Descendants descendants) {
   const RaisedLimit limit(count);
-  flush_streams();  // or each would write it once more
+  flush_streams();  // or each child would write the buffered text again
   Family family(descendants);
   for (int rank = 0; rank < count; ++rank) family.start(rank, body);
   return family.watch();

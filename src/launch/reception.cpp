@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::chrono::seconds kStrangersPatience{5};
 
-/// All or nothing: for a few bytes on a fresh socket, whose buffer is empty.
+/// Sends all or fails: for a few bytes on a new socket, whose buffer is empty.
 template <class Bytes>
 bool send_all(int fd, const Bytes& bytes) {
   return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
-/// Errors of one connection, which is gone before it was accepted; not of the listener.
+/// Whether the error belongs to one connection, which ended before it was accepted, and not to the listener.
 bool is_of_one_connection(int error) {
   return error == ECONNABORTED || error == EPROTO || error == ENETDOWN || error == EHOSTDOWN || error == EHOSTUNREACH ||
          error == ENETUNREACH || error == ENONET || error == EPERM;
@@ -63,14 +63,14 @@ std::vector<Newcomer> Reception::serve() {
 }
 
 void Reception::let_in(int listener) {
-  // Not more at once than may be here, or those who wait for an answer would wait for all who come.
+  // Accepts at most `most_` at once, so that connections that wait for an answer do not wait for all new ones.
   for (std::size_t i = 0; i < most_; ++i) {
     base::UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) {
       const int error = errno;
       if (error == EAGAIN) return;
       if (error == EINTR || is_of_one_connection(error)) continue;
-      if (is_lack(error) && !is_readable(listener)) return;  // the lack is told even where nobody waits
+      if (is_lack(error) && !is_readable(listener)) return;  // accept reports the lack even if no connection waits
       if (!is_lack(error) || strangers_.empty()) base::throw_errno("accepting the connection of a rank", error);
       make_room();
       continue;
@@ -105,7 +105,7 @@ Reception::Progress Reception::serve(Stranger& stranger, std::vector<Newcomer>& 
   const ssize_t got = ::recv(stranger.socket.get(), stranger.hello.data() + stranger.received,
                              stranger.hello.size() - stranger.received, 0);
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-    return Progress::goes_away;  // a rank that has found rank 0 at another address does so, too
+    return Progress::goes_away;  // a rank that has found rank 0 at another address also closes this connection
   }
   if (got > 0) stranger.received += static_cast<std::size_t>(got);
   if (stranger.received < stranger.hello.size()) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rank 0's door while the ranks meet: whoever connects is a stranger until it has shown that it knows the job's key
-// (handshake.hpp).
+// Accepts connections to rank 0 while the ranks meet. A connection is a *stranger* until it has proven that it knows
+// the job's key (handshake.hpp).
 //
-// What a stranger can cost is bounded: one descriptor and 136 bytes, for kPatience at most; and there are never more
-// than `most` of them, nor more than the system has descriptors for. When another one comes, one goes: any of those
-// that the busiest address has sent. (The oldest would be wrong: who connects fast enough would drive out every rank
-// before its answer has come. A rank needs one round trip; one that was sent away comes again.) Nobody is let in behind
-// `close`, which is when all ranks are here.
+// The cost of strangers is bounded. Each takes one descriptor and 136 bytes, for kPatience at most, and there are never
+// more than `most` of them, or more than the system has descriptors for. When another one comes, one is closed: any of
+// those from the address with the most strangers. (Closing the oldest would be wrong: a fast attacker could push out
+// every rank before its answer has come. A rank needs one round trip, and connects again if it was closed.) After
+// `close`, when all ranks are here, no connection is accepted.
 #pragma once
 
 #include <poll.h>
@@ -24,7 +24,7 @@
 
 namespace kolo::launch {
 
-/// Who has shown the key.
+/// A connection that has proven the key.
 struct Newcomer {
   base::Hello hello;
   base::Word session{};  ///< the key of its frames
@@ -42,14 +42,15 @@ class Reception {
 
   /// Adds what to wait for.
   void add_sockets(std::vector<pollfd>& sockets) const;
-  /// Talks to all strangers; never blocks. Throws Error (transport) when the system can give no more descriptors,
-  /// though no stranger has any.
+  /// Serves all strangers; never blocks. Throws Error (transport) if the system has no more descriptors although there
+  /// is no stranger.
   [[nodiscard]] std::vector<Newcomer> serve();
-  /// Everybody still here is sent away, and nobody comes any more.
+  /// Closes all strangers, and accepts no more.
   void close() noexcept;
 
   [[nodiscard]] std::size_t turned_away() const noexcept { return turned_away_; }
-  /// The last one that said something; else the last one: "10.0.0.9:1234 does not speak Kolo's protocol".
+  /// The last stranger that was closed because of what it sent; else the last that was closed: "10.0.0.9:1234 does not
+  /// speak Kolo's protocol".
   [[nodiscard]] const std::string& last_turned_away() const noexcept { return last_turned_away_; }
 
  private:
@@ -67,7 +68,7 @@ class Reception {
   void let_in(int listener);
   void make_room();
   [[nodiscard]] Progress serve(Stranger& stranger, std::vector<Newcomer>& known);
-  /// `wrong`: what it has said is.
+  /// `wrong`: because of what it has sent.
   void turn_away(const Stranger& stranger, const std::string& why, bool wrong = false);
 
   Listening listening_;

@@ -19,16 +19,16 @@ namespace kolo::launch {
 namespace {
 
 constexpr std::size_t kLongestResult = std::size_t{1} << 30;
-/// An entry of a store names the addresses of one machine.
+/// The most addresses tried at once: a store's entry has the addresses of one machine.
 constexpr std::size_t kMostAttempts = 64;
 constexpr std::chrono::milliseconds kFirstPause{5};
 constexpr std::chrono::milliseconds kLongestPause{200};
 constexpr std::chrono::seconds kConnectPatience{3};
 constexpr std::chrono::seconds kGreetingPatience{1};
-/// At least; it is rank 0, or wants to look like it. The one answers at once, the other shall not keep us for ever.
+/// The least time to wait for a Welcome. Rank 0 answers at once; another process must not delay the search for ever.
 constexpr std::chrono::seconds kWelcomePatience{3};
 
-/// One address, from connecting to the last word of the handshake.
+/// The attempt at one address, from connecting to the end of the handshake.
 class Attempt {
  public:
   enum class State : std::uint8_t { connecting, awaits_greeting, greeted, awaits_welcome, welcome, over };
@@ -47,7 +47,7 @@ class Attempt {
   [[nodiscard]] pollfd to_poll() const noexcept {
     return {fd_.get(), static_cast<short>(state_ == State::connecting ? POLLOUT : POLLIN), 0};
   }
-  /// Of one that is over: what is to be said of it, and whether somebody is there.
+  /// For a failed attempt: the reason, and whether a process was there.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
   [[nodiscard]] bool met_somebody() const noexcept { return met_somebody_; }
 
@@ -69,9 +69,11 @@ class Attempt {
       state_ = State::welcome;
     }
   }
-  /// Nothing has happened for as long as it may.
+  /// The attempt's time is up.
   void give_up() {
-    if (base::now() >= last_ && state_ != State::awaits_welcome) return end({});  // cut short: nothing to be told
+    if (base::now() >= last_ && state_ != State::awaits_welcome)
+      return end({});  // cut short by the search's end:
+                       // there is no reason to report
     if (state_ == State::connecting) return end(at_ + " does not answer");
     if (state_ == State::awaits_greeting) return end("what listens at " + at_ + " said nothing");
     refused();
@@ -103,7 +105,7 @@ class Attempt {
             "connections at once",
         true);
   }
-  /// Whether all of it is there.
+  /// Whether the message is complete.
   template <class Bytes>
   bool receive(Bytes& bytes) {
     const ssize_t got = ::recv(fd_.get(), bytes.data() + received_, bytes.size() - received_, 0);
@@ -178,7 +180,7 @@ std::optional<Connection> Search::try_all(const Route& route, base::Time deadlin
       soonest = std::min(soonest, one.until());
     }
     if (waiting.empty() && find(State::greeted) == attempts.end()) break;
-    if (waiting.empty()) continue;  // the one that had its turn is over already
+    if (waiting.empty()) continue;  // the attempt that was next is over already
     wait_until(sockets, soonest);
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       if (sockets[i].revents != 0) {

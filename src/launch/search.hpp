@@ -2,9 +2,9 @@
 //
 // How a rank finds rank 0 among the addresses at which it may be (directions.hpp).
 //
-// All are tried at once: one that lies behind a firewall, or is of a host that is off, shall not hold the others up.
-// But the Hello is said to one at a time: several addresses may lead to the same rank 0, which would hear of a rank
-// that has come twice.
+// All addresses are tried at once, so that one behind a firewall, or of a host that is off, does not delay the others.
+// The Hello is sent to one at a time, because several addresses may lead to the same rank 0, for which the rank would
+// have come twice.
 #pragma once
 
 #include <optional>
@@ -18,20 +18,20 @@
 
 namespace kolo::launch {
 
-/// Looks until rank 0 has answered as only rank 0 can. One thread at a time.
+/// Searches until rank 0 has answered and proven that it is rank 0. One thread at a time.
 class Search {
  public:
   explicit Search(const Place& place) : place_(place) {}
 
-  /// Again and again, wherever the directions lead. Nothing at the deadline: `said` tells why.
+  /// Tries repeatedly, at the addresses that the directions give. Empty at the deadline: `said` has the reason.
   [[nodiscard]] std::optional<Connection> run(Directions& directions, base::Time deadline);
-  /// Once.
+  /// Tries the addresses once.
   [[nodiscard]] std::optional<Connection> try_all(const Route& route, base::Time deadline);
 
   [[nodiscard]] const std::string& said() const noexcept { return said_; }
 
  private:
-  /// Tells more than that nobody is there, and is kept.
+  /// Keeps a reason that says more than that no process is there.
   void say(std::string what);
   void nobody(const std::string& what);
 

@@ -17,7 +17,7 @@
 namespace kolo::launch {
 namespace {
 
-/// As many as may come at once in a large job; the system may allow fewer.
+/// How many ranks of a large job may connect at once; the system may allow fewer.
 constexpr int kBacklog = 4096;
 constexpr std::chrono::seconds kLongestWait{1};
 
@@ -39,7 +39,7 @@ void hurry(int fd) noexcept {
 }
 
 std::uint16_t Endpoint::port() const noexcept {
-  // At the same place in both families.
+  // The port is at the same place in both families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
@@ -112,7 +112,7 @@ base::UniqueFd bind_socket(const Endpoint& endpoint, int& error) {
   if (!fd.valid()) return fd;
   const int on = 1;
   const int off = 0;
-  // What an earlier job has left open at this port does not matter; who listens there does.
+  // Connections that an earlier job has left at this port do not matter; a process that listens there does.
   bool well = ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0;
   if (well && endpoint.address.ss_family == AF_INET6) {
     well = ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0;

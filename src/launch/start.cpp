@@ -17,9 +17,9 @@ namespace {
 constexpr std::size_t kPorts = 8;
 constexpr std::uint64_t kFirstPort = 10000;
 constexpr std::uint64_t kPortRange = 20000;
-constexpr std::uint64_t kPortStride = 7919;  // prime to the range: no port twice
+constexpr std::uint64_t kPortStride = 7919;  // coprime to the range, so that no port comes twice
 
-/// More than any job has; a typing error is not to be a lack of memory.
+/// More than any job has, so that a typing error does not allocate all memory.
 constexpr int kMostRanks = 1 << 20;
 
 constexpr const char* kOrAlone = ", or set KOLO_ALONE=1 if each process is to run alone";
@@ -46,7 +46,7 @@ int count_of(const base::Lookup& environment, const char* name, const std::strin
               std::string(name) + " is \"" + *text + "\"; expected an integer of at least 0");
 }
 
-/// A number that decides whether a way is there at all: 0 when it is not, or is no number.
+/// A variable that decides whether a way applies: its number, or 0 if it is not set or no number.
 int said_size(const base::Lookup& environment, const char* name) {
   const std::optional<std::string> text = look_up(environment, name);
   return text ? parse_count(*text).value_or(0) : 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How this process starts: which of the ways that a program, a person and launchers have prepared is taken. One table,
-// in this order, the first that applies:
+// How this process starts: by the first way of this table that applies.
 //
 //   1  Options::with_store                         the program itself
 //   2  KOLO_ALONE                                  a world of one
@@ -12,23 +11,22 @@
 //   7  SLURM_PROCID, SLURM_STEP_NUM_TASKS, ...     srun, for a step of several tasks
 //   8  nothing                                     a world of one
 //
-// Why in this order: what is said to Kolo alone goes before what is said to all; what was started last, which is inside
-// the other, goes first. torchrun may run under mpirun or srun, and says more ranks than they; MPI may run under srun.
-// PyTorch's variables without torchrun are often made from mpirun's, by a script: then MPI is there and better. A step
-// of Slurm's is last: everything else may run in one. Of Slurm's variables only those of a step of several tasks count:
-// a batch script has the job's, and is one process.
+// Why this order. Variables of Kolo's own go before those of launchers; an inner launcher goes before an outer one.
+// torchrun may run under mpirun or srun, and then starts more ranks; MPI may run under srun. PyTorch's variables
+// without torchrun are often set by a script from mpirun's; then MPI is there and better. A step of Slurm's is last,
+// because all others may run inside one. Only variables of a step with several tasks count: a batch script has the
+// job's variables, and is one process.
 //
-// Where torchrun's and PyTorch's ranks meet. MASTER_PORT belongs to torchrun's agent, or to the program's own process
-// group, whose protocol is PyTorch's and changes with it. So Kolo keeps away from it: rank 0 listens on MASTER_ADDR at
-// the first free one of kPorts ports that are computed from MASTER_PORT and the run, and the others try all of them.
-// That it is the right job which listens there is shown by the key (directions.hpp): it is made from KOLO_JOB_KEY and
-// these two. A step of Slurm's, which has no port at all, meets likewise on its first host.
+// Where torchrun's and PyTorch's ranks meet. MASTER_PORT is in use by torchrun's agent or by the program's process
+// group, whose protocol is PyTorch's. Kolo does not use it: rank 0 listens on MASTER_ADDR at the first free one of
+// kPorts ports that are computed from MASTER_PORT and the run, and the others try all of them. The key, made from
+// KOLO_JOB_KEY, MASTER_PORT and the run, proves that the right job listens there (directions.hpp). The ranks of a Slurm
+// step, which has no port, meet in the same way on its first host.
 //
-// Why not of the restart, too (TORCHELASTIC_RESTART_COUNT)? It is no number of the job: each agent counts the restarts
-// that it has begun itself, and one that restarts its workers because another node has left or come counts none. After
-// the first such restart on two nodes the ranks would look for one another at different ports, for good. It is not
-// needed either: an agent ends its old workers before it meets the others again, so that no old rank 0 listens any
-// more; one that does, on a node that was cut off, is refused as a rank that came twice.
+// The ports do not depend on TORCHELASTIC_RESTART_COUNT, because agents of one job may have different counts: an agent
+// that restarts its workers because another node has left or come does not count it. Ranks would then look for one
+// another at different ports. It is not needed either: an agent ends its old workers before it meets the others again.
+// An old rank 0 that still listens, on a node that was cut off, is refused as a rank that came twice.
 #pragma once
 
 #include <optional>
@@ -43,7 +41,7 @@
 
 namespace kolo::launch {
 
-/// What decides.
+/// The inputs of the decision.
 struct Situation {
   base::Lookup environment;
   const Options* options = nullptr;
@@ -56,24 +54,24 @@ enum class Way : std::uint8_t { alone, meeting, mpi };
 struct Start {
   Way way = Way::alone;
   std::string reason;  ///< "KOLO_STORE is set"
-  // Of a meeting:
+  // Only for a meeting:
   Place place;
   std::optional<MeetingPlace> where;
   std::string job;  ///< see JobKey
 };
 
-/// Throws Error (invalid_setting, transport) when what the first way needs is not all there, or wrong; the sentence
-/// names the variable and says what to do.
+/// Throws Error (invalid_setting, transport) if a variable that the way needs is missing or wrong; the sentence names
+/// it and says what to do.
 [[nodiscard]] Start choose_start(const Situation& situation);
 
-/// The last line of `explain_start` where nothing else is there.
+/// The last line of `explain_start` if no other way applies.
 constexpr const char* kAloneIsTaken = "a world of one: taken";
 
-/// One line for each way, in the order of the table: whether it is there, and whether it is taken.
+/// One line for each way, in the order of the table: whether it applies, and whether it is taken.
 [[nodiscard]] std::vector<std::string> explain_start(const Situation& situation);
 
-/// The ports at which a job that is called so meets: outside the range from which systems give ports to those who
-/// connect.
+/// The ports at which the job of this name meets: outside the range from which systems choose ports for outgoing
+/// connections.
 [[nodiscard]] std::vector<std::uint16_t> ports_of(const std::string& job);
 
 }  // namespace kolo::launch

@@ -54,7 +54,7 @@ std::optional<TakenSignals::Taken> TakenSignals::take() const {
 
 void TakenSignals::restore() noexcept {
   fd_.reset();
-  static_cast<void>(::sigaction(SIGCHLD, &child_before_, nullptr));  // fails for a wrong pointer only
+  static_cast<void>(::sigaction(SIGCHLD, &child_before_, nullptr));  // fails only for a wrong pointer
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signals that come by a descriptor instead of a handler, while this lives.
+// While this object exists, signals are read from a descriptor instead of by a handler.
 #pragma once
 
 #include <csignal>
@@ -10,10 +10,10 @@
 
 namespace kolo::launch {
 
-/// Those with which a person or a system ends a job (SIGINT, SIGTERM, SIGHUP), unless this process ignores them, as
-/// under nohup: a blocked signal would come all the same. Those with which a system warns of the end (SIGUSR1,
-/// SIGUSR2), unless the program does something with them. The end of a child is not ignored meanwhile, or nobody could
-/// wait for one. Of the thread that makes it.
+/// The signals are those that end a job (SIGINT, SIGTERM, SIGHUP), unless this process ignores them, as under nohup (a
+/// blocked signal would still be delivered), and those that warn of the end (SIGUSR1, SIGUSR2), unless the program
+/// handles them. SIGCHLD is not ignored meanwhile, so that children can be waited for. It applies to the thread that
+/// makes the object.
 class TakenSignals {
  public:
   /// `children`: the descriptor is readable, too, when a child has ended.
@@ -24,12 +24,12 @@ class TakenSignals {
 
   struct Taken {
     int signal = 0;
-    bool by_terminal = false;  ///< every process of the terminal's foreground group got it
+    bool by_terminal = false;  ///< the terminal sent it to every process of its foreground group
   };
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] std::optional<Taken> take() const;
-  /// As it was before: in a forked child, which does not take them.
+  /// Restores the earlier state. For a forked child, which does not take the signals.
   void restore() noexcept;
 
  private:
@@ -38,7 +38,7 @@ class TakenSignals {
   base::UniqueFd fd_;
 };
 
-/// Whether it ends a job.
+/// Whether the signal ends a job.
 [[nodiscard]] bool is_end(int signal) noexcept;
 
 }  // namespace kolo::launch

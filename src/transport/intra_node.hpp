@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data plane's meeting place inside a node: every rank has a ring of small slots that its peers can read and
-// write, and monotonic counters that say how far it has come with them. Shared memory implements it
-// (`src/transport/shm`); pinned host memory may.
+// The data plane's memory inside a node: every rank has a ring of small slots that its peers can read and write, and
+// counters that only grow and say how many chunks have passed each stage. Shared memory implements it
+// (`src/transport/shm`).
 //
 // A *chunk* is what one slot holds; chunks are numbered 0, 1, 2, ... for the life of the ring, across batches, and
-// chunk c lies in slot c % slots. What passes through the chunks is the business of `data/cpu`.
+// chunk c lies in slot c % slots. `data/cpu` decides what the chunks contain.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ namespace kolo::transport {
 enum class Stage : std::uint8_t {
   filled = 0,   ///< own data copied into the own slot
   reduced = 1,  ///< own share reduced and written to where the peers will read it
-  taken = 2,    ///< results copied out: nothing of the chunk will be read again by this rank
+  taken = 2,    ///< results copied out: this rank does not read the chunk again
 };
 inline constexpr int kStageCount = 3;
 
-/// How many stretches of a chunk can lie elsewhere than in the slot; the others are copied.
+/// How many parts of a chunk can lie elsewhere than in the slot; further parts are copied.
 inline constexpr std::size_t kPlaces = 64;
 
-/// One driver a rank at a time. `publish` is a release store and `reached` an acquire load: memory written before the
-/// one is visible after the other has returned its number.
+/// One driver of each rank at a time. `publish` is a release store and `reached` an acquire load: memory written before
+/// `publish` is visible to a rank once `reached` has returned its number.
 class IntraNode {
  public:
   virtual ~IntraNode() = default;
@@ -37,14 +37,15 @@ class IntraNode {
   [[nodiscard]] virtual std::uint64_t slots() const noexcept = 0;
   /// The slot of `local_rank` for chunk `chunk`; 64-byte aligned.
   [[nodiscard]] virtual std::byte* slot(int local_rank, std::uint64_t chunk) const noexcept = 0;
-  /// Beside each slot: where the chunk's data lies if not in the slot (transport/regions.hpp), kPlaces words that the
-  /// owner writes before it publishes `filled`, and that count only if it has said so by `set_placed`.
+  /// Beside each slot: kPlaces words that say where the chunk's data lies if it is not in the slot
+  /// (transport/regions.hpp). The owner writes them before it publishes `filled`. They count only if it has called
+  /// `set_placed`.
   [[nodiscard]] virtual Place* places(int local_rank, std::uint64_t chunk) const noexcept = 0;
   virtual void set_placed(std::uint64_t chunk, bool placed) noexcept = 0;
   [[nodiscard]] virtual bool is_placed(int local_rank, std::uint64_t chunk) const noexcept = 0;
   virtual void publish(Stage stage, std::uint64_t chunks) noexcept = 0;
   [[nodiscard]] virtual std::uint64_t reached(Stage stage, int local_rank) const noexcept = 0;
-  /// The least that any rank of the node has reached. May remember what it saw.
+  /// The smallest number that a rank of the node has reached. It may be an earlier, smaller result.
   [[nodiscard]] virtual std::uint64_t all_reached(Stage stage) noexcept = 0;
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 };

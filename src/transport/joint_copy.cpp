@@ -13,29 +13,28 @@ namespace {
 
 constexpr std::size_t kLeastPiece = 16 << 10;
 constexpr std::size_t kMostPiece = 1 << 20;
-/// No more is taken at a time.
+/// The most bytes taken at a time.
 constexpr std::size_t kMostShare = 8 << 20;
-/// So that both end at about the same time.
+/// The least number of pieces, so that both ranks end at about the same time.
 constexpr std::size_t kPieces = 16;
 
 std::size_t piece_of(std::size_t bytes) noexcept {
   return base::round_up(std::clamp(bytes / kPieces, kLeastPiece, kMostPiece), base::kPageBytes);
 }
 
-/// The first piece is so much shorter that the others begin at pages of the reader: the system takes the pages that it
-/// copies from or to one by one, and memory of both ranks mostly lies alike in its first page. None where an element
-/// could be cut.
+/// By how much the first piece is shorter, so that the others begin at pages of the reader. The system copies page by
+/// page, and memory of both ranks mostly has the same offset in its first page. 0 if an element could be cut.
 std::size_t shift_of(std::uintptr_t to) noexcept {
   constexpr std::uintptr_t kLongestElement = 16;
   return to % kLongestElement == 0 ? to % base::kPageBytes : 0;
 }
 
-/// The word that both change.
+/// The word that both ranks change.
 constexpr int kCountBits = 19;
 constexpr std::uint64_t kMostPieces = (std::uint64_t{1} << kCountBits) - 1;
 struct Word {
-  std::uint64_t front = 0;  // pieces before are taken by the reader,
-  std::uint64_t back = 0;   // and from here on by the owner
+  std::uint64_t front = 0;  // the reader has taken the pieces before this,
+  std::uint64_t back = 0;   // and the owner those from here on
   bool writes = false;
   bool closed = false;
   std::uint64_t number = 0;
@@ -77,7 +76,7 @@ JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes) noexcept {
   return static_cast<Number>(word.number);
 }
 
-/// So many from this one on.
+/// These `count` pieces, as one.
 JointCopy::Piece JointCopy::pieces(std::uint64_t index, std::uint64_t count) const noexcept {
   const std::size_t piece = piece_.load(std::memory_order_relaxed);
   const std::size_t shift = shift_of(to_.load(std::memory_order_relaxed));
@@ -86,8 +85,8 @@ JointCopy::Piece JointCopy::pieces(std::uint64_t index, std::uint64_t count) con
   return {begin, end - begin};
 }
 
-/// How many are taken at once of those that are left: first many, for each call of the system costs something; in the
-/// end one, so that both end at about the same time.
+/// How many of the remaining pieces are taken at once: many at first, because each system call costs time; one in the
+/// end, so that both ranks end at about the same time.
 std::uint64_t JointCopy::share(std::uint64_t left) const noexcept {
   const std::size_t piece = std::max<std::size_t>(piece_.load(std::memory_order_relaxed), 1);
   return std::max<std::uint64_t>(std::min<std::uint64_t>(left / 3, kMostShare / piece), 1);
@@ -106,10 +105,11 @@ JointCopy::Piece JointCopy::take() noexcept {
   }
 }
 
-/// Before a reader sleeps it says so, and then looks: the owner clears this, and then looks whether to wake it.
+/// A reader that will sleep says so first, and then looks once more. The owner clears this word, and then looks whether
+/// it must wake the reader.
 bool JointCopy::is_idle() const noexcept { return !Word::of(word_.load(std::memory_order_seq_cst)).writes; }
 
-/// An owner that has not said yet which thread writes, or not again, has not looked whether the word is closed either.
+/// If the owner has not stored which thread writes, it has not checked yet whether the word is closed.
 bool JointCopy::is_stuck(const PeerMemory& memory, int owner) const noexcept {
   return !memory.may_be_writing(owner, writer_.load(std::memory_order_seq_cst)) && !is_idle();
 }
@@ -155,7 +155,7 @@ JointCopy::Help JointCopy::help(PeerMemory& memory, int reader, Number number, c
     } else if (data != nullptr) {
       written = memory.write(reader, target_, data, piece.bytes).ok();
     }
-  } catch (...) {  // no memory for an error: the reader reads this piece
+  } catch (...) {  // no memory for an error's text: the reader reads this piece
   }
   before = word_.load(std::memory_order_relaxed);
   Word after;

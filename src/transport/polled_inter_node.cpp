@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::chrono::microseconds kShortestNap{20};
 constexpr std::chrono::milliseconds kLongestNap{1};
-/// How long nothing may come before this is said, and how long at most from one time to the next; and how long ranks
-/// push when it was.
+/// After what time without data a rank reports that it is starved; the longest time between two reports; how long ranks
+/// push after one.
 constexpr std::chrono::milliseconds kStarved{100};
 constexpr std::chrono::seconds kMostStarved{1};
 constexpr std::chrono::milliseconds kPushing{100};
@@ -62,7 +62,7 @@ void PolledInterNode::progress(base::Time now) {
   watch(now);
 }
 
-/// A send that nobody takes counts as well: its receiver may be the one that is held up.
+/// A send that is not received counts as well: its receiver may be the rank that waits.
 void PolledInterNode::watch(base::Time now) {
   if (std::exchange(moved_, false) || open_ == 0) {
     starved_at_ = base::Time::max();

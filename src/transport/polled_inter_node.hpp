@@ -2,14 +2,14 @@
 //
 // Adapts a transport that has to be polled, and sometimes pushed (MPI), to an engine that sleeps.
 //
-// Naps. Such a transport does not ring when a message comes, so the engine looks again after a nap. A nap is as long as
-// nothing has moved so far, at least 20 us and at most 1 ms: naps that nobody ends early double. Naps of 1 ms from the
-// start would make every round of chunks take that long; naps of 20 us throughout would take a CPU while a slow rank is
-// waited for. A peer of the node that ends a nap early does not make the next one longer.
+// Naps. Such a transport does not signal that a message has come, so the engine polls again after a nap. A nap is as
+// long as the time for which nothing has moved, at least 20 us and at most 1 ms, so naps double. With naps of 1 ms from
+// the start, every round of chunks would take that long; with naps of 20 us throughout, waiting for a slow rank would
+// take a CPU. If a peer of the node ends a nap early, the next one does not become longer.
 //
-// Starvation. A sender with nothing more to do no longer calls its transport, which may then hold a message back
-// (InterNode::push). A rank for which nothing has come for 100 ms asks all ranks to push, and asks again less and less
-// often. Ranks that are asked call their transports for 100 ms.
+// Starvation. A sender that has nothing more to do does not call its transport any more, and the transport may then
+// hold a message back (InterNode::push). A rank that has received nothing for 100 ms asks all ranks to push, and asks
+// again less and less often. A rank that is asked calls its transport for 100 ms.
 #pragma once
 
 #include <chrono>
@@ -48,13 +48,13 @@ class PolledInterNode final : public InterNode {
 
   const std::shared_ptr<InterNode> transport_;
   Reports reports_;
-  std::size_t open_ = 0;  ///< operations, and 1 while messages are expected
+  std::size_t open_ = 0;  ///< open operations, plus 1 while messages are expected
   bool expects_ = false;
   bool moved_ = false;                          ///< something was started or has completed since the last `progress`
-  base::Time starved_at_ = base::Time::max();   ///< when to say so, should nothing have come by then
-  base::Duration starving_ = {};                ///< how long it takes from one time that this is said to the next
+  base::Time starved_at_ = base::Time::max();   ///< when to report starvation, if nothing has come by then
+  base::Duration starving_ = {};                ///< the time between two reports
   base::Time looked_at_ = base::Time::min();    ///< the last `progress`
-  base::Time quiet_since_ = base::Time::min();  ///< the last one that found something moved, or nothing open
+  base::Time quiet_since_ = base::Time::min();  ///< the last `progress` that found something moved, or nothing open
   base::Time push_until_ = base::Time::min();
 };
 

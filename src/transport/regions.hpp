@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of callers that the node's ranks share beyond the slots: what a `GradientArena` is made of. A backend that
-// finds a tensor in such a region needs no copy of it: the peers read it, and write the result, where it lies.
+// Memory of callers that the node's ranks share besides the slots. A `GradientArena` is made of it. If a tensor lies in
+// such a region, a backend need not copy it: the peers read the tensor, and write the result, in place.
 //
-// A *region* is made by its *members* together, all ranks of the world or those of a group, and has one number on all
-// of them; each owns a part of it, which it alone hands to its program, and reaches the parts of its node's other
+// A *region* is made by its *members* together (all ranks of the world, or those of a group), and has the same number
+// on all of them. Each member owns a part, which only its own program uses, and can reach the parts of its node's other
 // members. A *place* is an address that all members of the node understand: a region's number, and the offset in its
-// owner's part. A backend whose ranks are not all members takes such memory for any other.
+// owner's part. A backend whose ranks are not all members treats such memory like any other.
 //
-// A number is taken on each of its members alone. Those say which are taken there, and then take one that is free on
-// all of them; where another thread of a rank has taken it meanwhile, for a region with other ranks, they try again. It
-// is used again once every member has retired the region that had it. Ranks learn that from one another when the next
-// region is made: each says what it has retired, and what all members have retired these forget. A number alone does
-// not tell two such regions apart, so each has a *serial*, too, which is never used again in the world.
+// A number is reserved only on the region's members. They exchange which numbers are taken, and then take one that is
+// free on all of them. If another thread of a rank has taken it meanwhile, for a region with other ranks, they try
+// again. A number is used again once every member has retired its region. Ranks learn that when the next region is
+// made: each says which regions it has retired, and regions that all members have retired are forgotten. Because
+// numbers are reused, each region also has a *serial*, which is never used again in the world.
 //
-// Peers reach a part through another mapping than its owner does (also where ranks are threads), so that an owner can
-// take its part back without asking them: `detach` makes private copies of the pages under the owner's mapping, and
-// what peers still write goes to pages that nobody looks at. That is how a failed handle can promise that nobody
-// touches its buffers any more. The price: a thread sanitizer does not see the two mappings as one.
+// Peers reach a part through another mapping than its owner (also where ranks are threads). An owner can therefore take
+// its part back without asking them: `detach` makes private copies of the pages under the owner's mapping, and what
+// peers still write goes to pages that are not used any more. That is how no rank touches the buffers of a failed
+// handle any more. The price: a thread sanitizer does not see that the two mappings are the same memory.
 #pragma once
 
 #include <atomic>
@@ -33,26 +33,27 @@
 
 namespace kolo::transport {
 
-/// Everyone's contribution, by rank of those that meet; each of them calls it. Throws Error.
+/// Exchanges a text among some ranks; each of them calls it. Returns all texts, by rank. Throws Error.
 using Meeting = std::function<std::vector<std::string>(const std::string& mine)>;
 
-/// One region, as one rank sees it. The owner's calls (`detach`, `release_own`) come from one thread at a time.
+/// One rank's view of a region. The owner's calls (`detach`, `release_own`) come from one thread at a time.
 class SharedRegion {
  public:
   virtual ~SharedRegion() = default;
   [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
   /// The own part: zeroed, page aligned. Null after `release_own`.
   [[nodiscard]] virtual std::byte* own() const noexcept = 0;
-  /// Where this rank's backend reaches the part of a member of its node (the local rank in the world); the own one
-  /// included.
+  /// The address at which this rank's backend reaches the part of a member of its node (a local rank in the world), its
+  /// own included.
   [[nodiscard]] virtual std::byte* of(int local_rank) const noexcept = 0;
-  /// From now on no peer's doings are seen in the own part. Its contents stay, as far as peers have left them alone.
+  /// From now on writes of peers do not appear in the own part. Its contents stay, as far as peers have not changed
+  /// them before.
   virtual void detach() noexcept = 0;
-  /// Gives the own part's memory back. What peers write into it after that is lost; their parts stay in reach.
+  /// Gives the own part's memory back. What peers write into it after that is lost; their parts can still be reached.
   virtual void release_own() noexcept = 0;
 };
 
-/// Never 0 for a place in a region: that says "nowhere".
+/// A region's number and an offset. 0 means "nowhere".
 using Place = std::uint64_t;
 inline constexpr Place kNowhere = 0;
 
@@ -66,29 +67,30 @@ class Regions {
     Serial serial = 0;
   };
 
-  /// A number for a region that this rank proposes: never the same again, nor as that of another rank of the world.
+  /// A serial for a region that this rank proposes: unique in the world, and never used again.
   [[nodiscard]] Serial new_serial(int rank);
-  /// Numbers of regions that are known, and of those that are being made.
+  /// The numbers of known regions, and of regions that are being made.
   [[nodiscard]] std::vector<Number> taken() const;
-  /// The first that is in none of these lists; 0: none is free.
+  /// The first number that is in none of these lists; 0: none is free.
   [[nodiscard]] static Number first_free(const std::vector<std::vector<Number>>& lists);
-  /// Takes a number; false: it is taken. It stays so until the region that is added has been retired, or until it is
+  /// Reserves a number; false: it is taken. It stays reserved until the added region has been retired, or until it is
   /// withdrawn.
   [[nodiscard]] bool reserve(const Id& id);
-  /// Gives back what was reserved; nothing when a region has been added.
+  /// Gives back a reserved number; does nothing if a region has been added.
   void withdraw(const Id& id) noexcept;
-  /// Of a number that was reserved. `members`: as ranks of the world. No region: the number is used for memory of a
-  /// device, which the device's backend knows.
+  /// Adds a region under a reserved number. `members`: as ranks of the world. Without a region the number stands for
+  /// memory of a device, which the device's backend knows.
   void add(const Id& id, std::shared_ptr<SharedRegion> region, std::vector<int> members);
-  /// The owner's tensors are not found there any more; with `release` the memory goes, too. The region stays, for the
-  /// parts of the other members, until all have retired it with `release`.
+  /// `find` does not return places in the own part any more; with `release` its memory is given back, too. The region
+  /// stays, for the parts of the other members, until all have retired it with `release`.
   void retire(const Id& id, bool release);
-  /// What this rank has retired with `release`, and not forgotten: what it says in the meeting of the next region.
+  /// The regions that this rank has retired with `release` and not forgotten. It sends this list when the next region
+  /// is made.
   [[nodiscard]] std::vector<Serial> retired() const;
-  /// What those that meet have said (`ranks`: as ranks of the world, in the order of the lists): regions of which all
-  /// members are there and have retired it are forgotten.
+  /// Forgets the regions that all of their members have retired, by these lists. `ranks`: the lists' ranks, as ranks of
+  /// the world.
   void forget_common(const std::vector<std::vector<Serial>>& lists, const std::vector<int>& ranks);
-  /// How many are known, those that were reserved included.
+  /// How many regions are known, reserved numbers included.
   [[nodiscard]] std::size_t size() const;
   /// Detaches every own part.
   void detach_all() noexcept;
@@ -112,11 +114,11 @@ class Regions {
 /// The driver's copy: looking into it takes no lock while nothing changes.
 class RegionTable {
  public:
-  /// Of the backend of these ranks of the world.
+  /// For the backend of these ranks of the world.
   explicit RegionTable(std::shared_ptr<Regions> regions, std::vector<int> ranks = {}) noexcept
       : regions_(std::move(regions)), ranks_(std::move(ranks)) {}
 
-  /// Where the peers find these bytes of this rank's; kNowhere when they do not lie in a region.
+  /// The place of these bytes of this rank; kNowhere if they do not lie in a region.
   [[nodiscard]] Place find(const std::byte* data, std::size_t bytes) {
     refresh();
     for (const Part& part : own_) {
@@ -125,12 +127,12 @@ class RegionTable {
     }
     return kNowhere;
   }
-  /// Where this rank reaches a place of a rank of its node.
+  /// The address at which this rank reaches a place of a rank of its node.
   [[nodiscard]] std::byte* at(int local_rank, Place place) {
     refresh();
     return by_number_[place >> kOffsetBits]->of(local_rank) + (place & kOffsetMask);
   }
-  /// Whether this rank has any that all of the backend's ranks are members of.
+  /// Whether there is no region of which all ranks of the backend are members.
   [[nodiscard]] bool empty() {
     refresh();
     return own_.empty();

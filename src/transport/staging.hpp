@@ -32,7 +32,7 @@ class Staging {
     KOLO_CHECK(found != pieces_.end()) << "memory that is not this transport's";
     pieces_.erase(found);
   }
-  /// Somebody may still write into it: it stays until the process exits.
+  /// The transport may still write into it: the memory stays until the process exits.
   void keep() noexcept {
     for (auto& piece : pieces_) static_cast<void>(piece.release());
   }

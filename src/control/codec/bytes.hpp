@@ -4,8 +4,9 @@
 // are zigzag varints; doubles are their eight bytes; a list is its length and its items. Lists of ranks and ids hold
 // differences from the item before, since they mostly ascend or come from one run of numbers: one byte each.
 //
-// A list's length is compared with the bytes that are left, by the fewest that an item takes; and a list of structs
-// grows as they are read. So what a decoder allocates is bounded by a constant times what it has read.
+// A list's length is checked against the remaining bytes, by the fewest bytes that an item takes. A list of structs
+// grows while they are read. The memory that a decoder allocates is therefore bounded by a constant times what it has
+// read.
 #pragma once
 
 #include <cstddef>
@@ -122,7 +123,7 @@ class Reader {
     std::memcpy(&value, &bits, sizeof value);
     return value;
   }
-  /// The length of a list whose items take at least so many bytes each.
+  /// The length of a list whose items take at least `least_bytes` each.
   std::size_t length(std::size_t least_bytes = 1) {
     const std::uint64_t value = number();
     if (value > left() / least_bytes) refuse("a list is longer than the message");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signatures, which both directions have.
+// Signatures, which messages of both directions have.
 #include <kolo/error.hpp>
 
 #include "control/codec/bytes.hpp"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Joining (messages.hpp), seen from a rank: from `RankJoined` on this rank is absent, and what the log runs or fails
-// without it counts as a round of its slot, which is opened if there is none. So when it returns its rounds are the
-// others'. Between `join` and that entry nothing can run without it. What is in flight while it joins has been said in
-// `Joined`, and is not said again after an eviction.
+// Joining (messages.hpp) on one rank. From `RankJoined` on this rank is absent. What the log then runs or fails without
+// it counts as a round of its slot, which is opened if there is none, so that its rounds agree with the others' when it
+// returns. Between `join` and that entry nothing can run without it. `Joined` lists what is in flight while the rank
+// joins; that is not sent again after an eviction.
 //
-// The ranks that contribute nothing are the same for all members of a batch, and everybody knows them from the log.
+// The ranks that contribute nothing are the same for all members of a batch, and every rank knows them from the log.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,10 @@ class Joins {
       : rank_(rank), slots_(slots), left_(left), publisher_(publisher), plans_(plans), calls_(calls),
         counters_(counters) {}
 
-  /// This rank joins in a set that it may submit to. See `Participant::join`.
+  /// This rank joins in a set in which it may submit. See `Participant::join`.
   SlotId join(Set& set, core::Round calls, bool counts);
-  /// The log runs a member of a batch while some are absent; this rank may be one of them. `batch` ends with it.
+  /// The log runs a member of a batch while some ranks, perhaps this one, are absent. Adds the member to the end of
+  /// `batch`.
   void run_without_some(Set& set, SlotId slot, RunBatch& batch);
 
   void on(const RankJoined& entry);

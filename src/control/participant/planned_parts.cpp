@@ -44,7 +44,7 @@ void PlannedParts::on(const PlanDefined& entry) {
   plan.set = entry.set;
   plan.owner = &set;
   if (!set.member) return;
-  plan.batches.resize(entry.batches.size());  // never again: slots point into it
+  plan.batches.resize(entry.batches.size());  // not resized later: slots point into it
   for (std::size_t i = 0; i < entry.batches.size(); ++i) {
     PlannedPart& part = plan.batches[i];
     part.plan = entry.plan;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plans as this rank sees them: which of a planned batch's members it has submitted, and when the others must hear that
-// some are lacking.
+// Plans on one rank: which members of a planned batch the rank has submitted, and when it must report that some are
+// lacking.
 //
 // A planned batch is *partial* here while this rank has submitted some of its members and not all. While the program
 // waits for something, each partial batch is reported by an `Interest`, once in each such state.
@@ -25,8 +25,8 @@ class PlannedParts {
   void on(const PlannedBatch& entry, std::vector<Action>& actions);
   [[nodiscard]] bool has_plan(const Set& set) const;
 
-  /// One more member of it has been submitted. What has been reported is out of date: the sequencer ignores an interest
-  /// whose first lack has come meanwhile.
+  /// One more member of the batch has been submitted. An earlier report is out of date: the sequencer ignores an
+  /// interest whose first lacking member has come meanwhile.
   void enter(PlannedPart& part) {
     if (part.partial() && !part.reported) --unreported_;
     ++part.submitted;
@@ -44,7 +44,7 @@ class PlannedParts {
     std::vector<PlannedPart> batches;  ///< empty when this rank is no member of the set
   };
 
-  /// None of its members is in flight any more, or it is no batch any more.
+  /// None of the batch's members is in flight any more, or the plan has ended.
   void consume(PlannedPart& part) {
     if (part.partial() && !part.reported) --unreported_;
     part.submitted = 0;

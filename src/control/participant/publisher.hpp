@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank says: how submissions, waits, completed batches and the end of a set become messages and counts.
+// Publishing: how submissions, waits, completed batches and the end of a set become messages and counts.
 //
-// A question is asked at once about what may lack a rank that has left, or, of a request that names its members, one
-// that has joined; the sequencer says whether it does.
+// If a submission may lack a rank that has left (or, if the request names its members, a rank that has joined), the
+// publisher asks about it at once. The sequencer says whether the rank is missing.
 //
-// That this rank has done with a set is said once, when its program has dropped the set, and nothing of this rank's is
-// open there: no submission, no call, no join, no batch.
+// A rank reports once that it is done with a set: when its program has dropped the set, and the rank has nothing open
+// there (no submission, call, join or batch).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Publisher {
     out_.messages.emplace_back(std::forward<Message>(message));
   }
 
-  /// The slot's submission, by a count.
+  /// Publishes the slot's submission by a count.
   void count(Slot& slot) {
     slot.whole = false;
     slot.counted = true;
@@ -36,22 +36,22 @@ class Publisher {
     out_.counts.emplace_back(slot.id, CountWord{slot.generation, slot.round});
     out_.counts_for_sets = out_.counts_for_sets || slot.set->number != core::kGlobalSet;
   }
-  /// The slot's submission, whole.
+  /// Publishes the slot's submission whole.
   void declare(Slot& slot);
-  /// The id means nothing any more that this rank has counted.
+  /// An id that this rank has counted means nothing any more.
   void clear_word(core::TensorId id) { out_.counts.emplace_back(id, CountWord{}); }
 
-  /// Whether a rank may be missing that has left, or has joined and will not make the request.
+  /// Whether the request may miss a rank that has left, or that has joined and will not make it.
   [[nodiscard]] bool lacks_somebody(const Slot& slot) const {
     if (slot.members.empty()) return slot.set->has_left;
     return (slot.set->has_left && left_.has_any(slot.members)) || slot.set->absent.any_of(slot.members);
   }
   void ask(const Slot& slot, double waited_s, bool deadline, bool asked = false);
-  /// About the last call of the set's sequence: whether a rank has left that will not make it.
+  /// Asks whether the last call of the set's sequence misses a rank that has left.
   void ask(const Set& set);
 
-  /// Not between `join` and `RankJoined`: the sequencer takes it for a sign that what was said before has come, and a
-  /// count overtakes a message.
+  /// Not between `join` and `RankJoined`: the sequencer concludes from this count that earlier messages have come, but
+  /// a count can overtake a message.
   void publish_completed(const Set& set);
   void count_steps(Set& set, std::uint64_t steps);
   /// The program has dropped the set.
@@ -59,7 +59,7 @@ class Publisher {
     set.is_dropped = true;
     finish_dropped(set);
   }
-  /// Says that this rank has done with a set that its program has dropped, once that is true.
+  /// Reports that this rank is done with a set that its program has dropped, once that is true.
   void finish_dropped(Set& set);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank knows of one set, and its records of the names in it. Plain data, no threads.
+// A rank's state of one set, and of the names in it. Plain data, no threads.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline constexpr SlotId kNoSlot = ~SlotId{0};
 
 using Members = std::vector<std::int32_t>;
 
-/// A planned batch as this rank sees it. `submitted` counts its members that are in flight here.
+/// A planned batch on this rank. `submitted` counts its members that are in flight here.
 struct PlannedPart {
   std::uint32_t plan = 0;
   std::uint32_t number = 0;
@@ -30,13 +30,13 @@ struct PlannedPart {
   [[nodiscard]] bool partial() const noexcept { return submitted > 0 && submitted < members.size(); }
 };
 
-/// Of this rank's calls without a name in a set. All are numbers of calls.
+/// The state of this rank's calls without a name in a set. All members are numbers of calls.
 struct Sequence {
   explicit Sequence(core::SetId set) : said(set) {}
   SequenceSender said;
   core::Round made = 0;                ///< the last that this rank has given to the log
   core::Round run = 0;                 ///< the last that the log has run or failed
-  core::Round passed = 0;              ///< the last that has avoided the log, or that a join has ended with
+  core::Round passed = 0;              ///< the last that has avoided the log, or with which a join has ended
   core::Round last = ~core::Round{0};  ///< no later call can run: a rank has left
   AbsentCallers absent;
   /// The last that is over in the log, or has avoided it.
@@ -48,13 +48,13 @@ struct Set {
   core::SetId number = 0;
   core::TensorId base = 0;
   Members members;
-  bool member = false;      ///< this rank is
+  bool member = false;      ///< this rank is a member
   bool has_left = false;    ///< some member has left
   bool is_dropped = false;  ///< by this rank's program
-  bool said_so = false;     ///< and this rank has done with it
-  SlotId join = kNoSlot;    ///< of this rank, which has joined
-  Absentees absent;         ///< of the members, if this rank is one
-  std::uint64_t joins = 0;  ///< that have ended
+  bool said_so = false;     ///< and the log knows that this rank is done with it
+  SlotId join = kNoSlot;    ///< the slot of this rank's join; kNoSlot: it has not joined
+  Absentees absent;         ///< the absent members, if this rank is a member
+  std::uint64_t joins = 0;  ///< joins of the set that have ended
   std::uint64_t run = 0;    ///< batches that were handed out
   std::uint64_t completed = 0;
   std::uint64_t steps = 0;
@@ -75,10 +75,10 @@ struct Slot {
   bool in_flight = false;
   bool whole = false;  ///< the submission in flight was sent whole
   bool is_join = false;
-  bool counted = false;                            ///< the count word of the present id has been written
-  std::shared_ptr<const core::Signature> pending;  ///< of the submission in flight, when it was sent whole
+  bool counted = false;                            ///< this rank has written the count word of the present id
+  std::shared_ptr<const core::Signature> pending;  ///< the signature of the submission in flight, if it was sent whole
   std::string name;
-  Members members;  ///< of a request that names them, ascending
+  Members members;  ///< the members of a request that names them, ascending
 };
 
 }  // namespace kolo::control::participant

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's table of names: the sets that it knows, its slots in them, and which slot an id means. Everybody's ids come
-// from the log; a slot's number means something on this rank alone.
+// A rank's table of names: the sets that it knows, its slots in them, and which slot an id means. Ids come from the log
+// and are the same on all ranks; a slot's number is local to this rank.
 //
-// Of a set of which this rank is no member it knows the members, and no names. A slot ends when its name is evicted
-// while idle, when its set is removed, or with the request that it stands for.
+// If this rank is no member of a set, the table has the set's members and no names. A slot ends when its name is
+// evicted while idle, when its set is removed, or with the request that it stands for.
 //
-// `..._in_log` are for entries of the log, and refuse what is not known; the others are for the program's calls.
+// Functions `..._in_log` are for entries of the log, and throw if the id or set is not known. The others are for the
+// program's calls.
 #pragma once
 
 #include <cstdint>
@@ -43,19 +44,19 @@ class SlotTable {
 
   /// The slot of a name, made when it is new.
   SlotId open(Set& set, const std::string& name);
-  /// A slot that is found by no name.
+  /// A slot that cannot be found by a name.
   SlotId open_unnamed(Set& set, const std::string& name);
-  /// A slot for a request that names its members, who ascend. There is none yet.
+  /// A slot for a request that names its members, which ascend. There must be none yet.
   SlotId open_request(const Members& members, const std::string& name);
   void forget(SlotId slot, std::vector<Action>& actions);
   /// kNoSlot: there is none.
   [[nodiscard]] SlotId find(const Set& set, const std::string& name) const;
   [[nodiscard]] SlotId find(const Set& set, const std::string& name, const Members& members) const;
-  /// Those of the set's names, by name, ascending.
+  /// The slots in flight of the set's names, by name, ascending.
   [[nodiscard]] std::vector<SlotId> in_flight_of(const Set& set) const;
-  /// Those that name their members; in flight, all.
+  /// The requests that name their members. All are in flight.
   [[nodiscard]] const std::map<std::pair<Members, std::string>, SlotId>& requests() const noexcept { return requests_; }
-  /// The log runs it.
+  /// The log runs the slot's submission.
   void run(SlotId slot) {
     Slot& running = slots_[slot];
     require(running.in_flight, "the log runs what this rank has not submitted");
@@ -69,7 +70,7 @@ class SlotTable {
   [[nodiscard]] bool is_known(core::TensorId id) const { return id < slot_of_name_.size(); }
   /// The slot of an id that is known; kNoSlot: it means nothing here.
   [[nodiscard]] SlotId& slot_of(core::TensorId id) { return slot_of_name_[id]; }
-  /// The slot of an id that an entry of the log has for a set.
+  /// The slot of an id that an entry of the log gives for a set.
   [[nodiscard]] SlotId slot_in_log(const Set& set, core::TensorId id);
   /// All ids of names lie below.
   [[nodiscard]] core::TensorId id_bound() const noexcept { return static_cast<core::TensorId>(slot_of_name_.size()); }

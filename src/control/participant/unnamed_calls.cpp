@@ -31,7 +31,7 @@ void UnnamedCalls::call(Set& set, const std::shared_ptr<const core::Signature>& 
     }
     sequence.said.add({signature, running});
   }
-  sequence.made = first + count - 1;  // what does not run will fail
+  sequence.made = first + count - 1;  // calls that cannot run will fail
   if (set.has_left) publisher_.ask(set);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // This rank's calls without a name, by set (messages.hpp, "Sequences"). They have no slots: they are numbered, and run
-// or fail in the order of their numbers, but for the last ones, which fail together when another rank has left.
+// or fail in the order of their numbers. Only the last ones fail together, when another rank has left.
 //
-// What a set's sequence has grown by is said when the outbox is taken, so that a thousand calls are one message.
+// New calls are published when the outbox is taken, so that a thousand calls are one message.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,14 @@ class UnnamedCalls {
                ParticipantCounters& counters)
       : rank_(rank), slots_(slots), left_(left), publisher_(publisher), counters_(counters) {}
 
-  /// Calls of the set's sequence, the first of them of this number. The set is one that this rank may submit to.
+  /// New calls of the set's sequence; `first` is the number of the first. This rank must be allowed to submit in the
+  /// set.
   void call(Set& set, const std::shared_ptr<const core::Signature>& signature, core::Round first, std::uint64_t count);
-  /// This rank's calls up to this one are over, in the log or past it.
+  /// This rank's calls up to this one are over, by the log or by the shortcut.
   static void pass(Sequence& sequence, core::Round last);
-  /// Whether `speak_of_calls` would say something.
+  /// Whether `speak_of_calls` would publish something.
   [[nodiscard]] bool has_news() const noexcept { return !grown_.empty(); }
-  /// What sequences have grown by since the last time.
+  /// Publishes the calls that were made since the last time.
   void speak_of_calls();
   /// A join has ended, and the next call follows this one. If it failed, nothing in the set can run any more.
   static void restart_sequence(Sequence& sequence, bool done, core::Round calls);
@@ -42,7 +43,7 @@ class UnnamedCalls {
   LeftRanks& left_;
   Publisher& publisher_;
   ParticipantCounters& counters_;
-  std::vector<Set*> grown_;  ///< sets of whose sequences there is something to say
+  std::vector<Set*> grown_;  ///< sets with calls that are not published yet
 };
 
 }  // namespace kolo::control::participant

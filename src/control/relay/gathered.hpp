@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the children of a relay have declared of one round of a name. Equal signatures are merged, each with its ranks.
+// The declarations of one round of a name by a relay's children. Equal signatures are merged, each with its ranks.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace kolo::control::relay {
 
-/// Adds the variant to those that differ from it, or to the one that does not. Ranks ascend.
+/// Merges the variant with an equal one, or adds it. Ranks ascend.
 void merge(std::vector<Declared::Variant>& into, Declared::Variant&& variant);
 
 struct Gathered {
@@ -20,7 +20,7 @@ struct Gathered {
   std::vector<Declared::Variant> variants;
   bool sent = false;
 
-  /// The child, one of so many, has declared it.
+  /// This child (of `children`) has declared it.
   void gather(std::size_t child, std::size_t children, Declared&& message);
   /// Whether these children, at least one, have declared it.
   [[nodiscard]] bool holds(const std::vector<std::size_t>& speakers) const {

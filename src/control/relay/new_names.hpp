@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests without an id, as a relay merges them: names that have none yet, and requests that name their members, which
+// How a relay merges requests without an id: names that have no id yet, and requests that name their members, which
 // never have one.
 //
-// What the children said is kept under (set, members, name) until all that must declare it have, and the fact that it
-// was complete until the log has answered (a query in between is still answered right). Of a name the children that
-// speak for its set must declare it; of a request that names its members, those that have one of these. The newest
-// round wins.
+// Declarations are kept under (set, members, name) until all children that must declare the request have done so. That
+// it was complete is kept until the log has answered, so that queries in between get a right answer. A name must be
+// declared by the children that speak for its set; a request that names its members, by the children that have one of
+// these. The newest round wins.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +21,22 @@ namespace kolo::control::relay {
 
 class NewNames {
  public:
-  /// What is complete goes to `up`.
+  /// Complete requests go to `up`.
   NewNames(std::size_t children, std::vector<UpMessage>& up) : children_(children), up_(up) {}
 
   /// `speakers`: the children that must declare it.
   void on_declared_new(std::size_t child, const std::vector<std::size_t>& speakers, Declared&& declared);
-  /// Of a set's names: others speak for the set now. Passes on what is complete by that.
+  /// The children that speak for the set have changed. Sends up requests of its names that are complete now.
   void hear_speakers(core::SetId set, const std::vector<std::size_t>& speakers);
-  /// The name has an id now. Returns its round; 0: nobody has declared it here.
+  /// The name has an id now. Returns its round; 0: no child has declared it.
   core::Round take(core::SetId set, const std::string& name);
   /// The log has answered: this round of it is over.
   void fail(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name, core::Round round);
   void forget(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name);
-  /// Whether the child has declared this round, or a later one is there.
+  /// Whether the child has declared this round, or a later round has begun.
   [[nodiscard]] bool has_declared(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name,
                                   core::Round round, std::size_t child) const;
-  /// The set's names, but no requests that name their members.
+  /// Forgets the set's names, but not requests that name their members.
   void forget_names(core::SetId set);
   /// The set is removed.
   void forget_set(core::SetId set);
@@ -46,7 +46,7 @@ class NewNames {
   using Requests = std::map<Key, Gathered>;
 
   void send_new(const Key& key, Gathered& gathered, const std::vector<std::size_t>& speakers);
-  /// The set's names, which come first of its requests.
+  /// The beginning of the set's requests. Names come before requests that name their members.
   [[nodiscard]] Requests::iterator first_of(core::SetId set) { return fresh_.lower_bound(Key(set, {}, "")); }
   [[nodiscard]] bool is_name_of(Requests::const_iterator request, core::SetId set) const {
     return request != fresh_.end() && std::get<core::SetId>(request->first) == set &&

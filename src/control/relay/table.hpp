@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a relay knows from the log and of its children: the sets, which children have members of each, what ids mean,
-// and how far each child has come with them.
+// A relay's state: the sets, which children have members of each, what ids mean, and how often each child has submitted
+// each id.
 //
-// A child *speaks* for a set while it has members that are present; only those that speak are waited for. Of a set's
-// completed and dropped counts all children with members are waited for, because an absent rank has these, too.
+// A child *speaks* for a set while it has members that are present; the relay waits only for children that speak. For a
+// set's completed and dropped counts it waits for all children with members, because absent ranks have these counts,
+// too.
 #pragma once
 
 #include <cstddef>
@@ -24,20 +25,20 @@ struct Set {
   core::SetId number = 0;
   core::TensorId base = 0;
   std::vector<std::int32_t> members;
-  std::vector<std::size_t> children;  ///< those with members
-  std::vector<std::size_t> speakers;  ///< of these, those with members that are present
-  std::vector<std::int32_t> joined;   ///< members that are absent, as far as they are below; ascending
-  std::uint64_t appended = 0;         ///< batches, by the log
+  std::vector<std::size_t> children;  ///< children with members
+  std::vector<std::size_t> speakers;  ///< of these, children with members that are present
+  std::vector<std::int32_t> joined;   ///< absent members below this relay, ascending
+  std::uint64_t appended = 0;         ///< batches that the log has appended
   std::uint64_t completed_sent = 0;
   bool lazy = false;                         ///< the last batch was a planned one
-  std::unique_ptr<SequenceMerger> sequence;  ///< once there is something of it
+  std::unique_ptr<SequenceMerger> sequence;  ///< once a child has made a call
 };
 
-/// What each child has reached stands apart, in `Table::row`: of an id's row the least that has gone up is `forwarded`.
+/// One id. The counts of the children are in `Table::row`; `forwarded` is the least of them that has gone up.
 struct Tensor {
   Set* set = nullptr;                                  ///< null: the id means nothing now
-  const std::vector<std::size_t>* speakers = nullptr;  ///< children that are waited for: the set's, of its completed
-                                                       ///< and dropped counts all
+  const std::vector<std::size_t>* speakers = nullptr;  ///< the children to wait for: those that speak; for completed
+                                                       ///< and dropped counts all with members
   std::uint64_t forwarded = 0;
   std::unique_ptr<Gathered> gathered;  ///< declarations of a round that is not complete
   std::uint32_t ahead = 0;             ///< children beyond `forwarded`
@@ -55,7 +56,7 @@ class Table {
 
   [[nodiscard]] std::size_t children() const noexcept { return below_.size(); }
   [[nodiscard]] const std::vector<std::int32_t>& below(std::size_t child) const { return below_[child]; }
-  /// Of these members those below a child.
+  /// Those of these members that are below a child.
   [[nodiscard]] std::vector<std::int32_t> below_child(const std::vector<std::int32_t>& members,
                                                       std::size_t child) const;
   [[nodiscard]] std::vector<std::size_t> children_with(const std::vector<std::int32_t>& members) const;
@@ -63,44 +64,44 @@ class Table {
   // ---- sets
 
   void add_set(core::SetId number, core::TensorId base, std::uint16_t generation, std::vector<std::int32_t> members);
-  /// With its ids. Refuses one that is not there.
+  /// Removes the set and its ids. Throws if the set does not exist.
   void remove_set(core::SetId number);
   [[nodiscard]] bool has_set(core::SetId number) const { return sets_.count(number) != 0; }
-  /// Null: it is not there, or not any more.
+  /// Null if the set does not exist, or not any more.
   [[nodiscard]] Set* find_set(core::SetId number);
   [[nodiscard]] const Set* find_set(core::SetId number) const;
-  /// Refuses one that is not there.
+  /// Throws if the set does not exist.
   Set& set_of(core::SetId number);
 
   // ---- ids
 
-  /// From here on the id means this name, of which every child has submitted so many rounds.
+  /// From here on the id means this name. Every child has submitted `round` rounds of it.
   void assign(core::TensorId id, Set& set, const std::string& name, std::uint16_t generation, core::Round submitted);
   /// The id, which means a name, means nothing any more.
   void evict(core::TensorId id);
   /// kNoTensor: it has none.
   [[nodiscard]] core::TensorId id_of(core::SetId set, const std::string& name) const;
-  /// Those of the set's names, and the reserved ones that absent ranks are not waited for at.
+  /// The ids of the set's names, and its reserved ids for which absent ranks are not waited for.
   [[nodiscard]] std::vector<core::TensorId> ids_of(const Set& set) const;
   /// All ids of names lie below.
   [[nodiscard]] core::TensorId id_bound() const noexcept {
     return static_cast<core::TensorId>(names_ids_.tensors.size());
   }
 
-  /// What an id means; null: nothing.
+  /// The meaning of an id; null: none.
   [[nodiscard]] const Tensor* find(core::TensorId id) const {
     const std::vector<Tensor>& tensors = ids_with(id).tensors;
     const std::size_t place = place_of(id);
     return place < tensors.size() && tensors[place].set != nullptr ? &tensors[place] : nullptr;
   }
   [[nodiscard]] Tensor* find(core::TensorId id) { return const_cast<Tensor*>(std::as_const(*this).find(id)); }
-  /// What it means in this generation.
+  /// The meaning of the id in this generation; null: none.
   [[nodiscard]] Tensor* current(core::TensorId id, std::uint16_t generation) {
     Tensor* tensor = find(id);
     return tensor != nullptr && tensor->generation == generation ? tensor : nullptr;
   }
 
-  /// How far each child has come with this id.
+  /// Each child's count of this id.
   [[nodiscard]] const std::uint64_t* row(core::TensorId id) const {
     return ids_with(id).reached.data() + place_of(id) * below_.size();
   }
@@ -110,7 +111,7 @@ class Table {
 
  private:
   using Key = std::pair<core::SetId, std::string>;
-  /// What ids mean, and how far each child has come with them: by id, then by child.
+  /// The meanings of ids, and each child's counts: by id, then by child.
   struct Ids {
     std::vector<Tensor> tensors;
     std::vector<std::uint64_t> reached;

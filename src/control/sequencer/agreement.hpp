@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether what every member has submitted can run: who said what of it, whether they agree, and whether it can do
-// without the ranks that have joined. Pure functions.
+// Whether a request that every member has submitted can run: which rank gave which signature, whether they agree, and
+// whether it can run without the ranks that have joined. Pure functions.
 //
-// Members that disagree fail that round on all of them, with one sentence: the tensor, what differs, which ranks said
+// If members disagree, the round fails on all of them with one sentence: the tensor, what differs, and which ranks gave
 // what.
 #pragma once
 
@@ -16,14 +16,15 @@
 
 namespace kolo::control::sequencer {
 
-/// Who said what; those who counted meant the present signature.
+/// The signatures and their ranks. Ranks that submitted by a count gave the present signature.
 std::vector<Opinion> opinions_of(const Declared& message, const TensorTable& tensors);
-/// Adds what the absent say of this name's round; what seems to be said for them is older.
+/// Adds the absent ranks' signatures of this name's round, and removes what was merged for them before they joined.
 void hear_absent(const Set& set, const std::string& name, std::vector<Opinion>& opinions);
 /// `disagreement` about a request of a set, or one that names its members.
 std::string disagreement_about(const SetTable& sets, const Request& request, const std::vector<Opinion>& opinions);
 
-/// Why this cannot run while some are absent; empty: it can. `absent`: those that do not contribute to it.
+/// Why this request cannot run while some ranks are absent; empty: it can. `absent`: the ranks that do not contribute
+/// to it.
 std::string why_not(const SetTable& sets, const Set& set, const Request& request, const core::Signature& signature,
                     const std::vector<std::int32_t>& absent);
 /// Why this call cannot run; empty: it can.

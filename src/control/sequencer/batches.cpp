@@ -49,8 +49,8 @@ void Batches::flush(Set& set, bool without_limit) {
   }
 }
 
-/// Whether this is a name's second entry in a step, in a set that does not end its steps by itself; also bounds what a
-/// step that never ends can hold.
+/// Whether this is a name's second entry in a step, in a set whose members do not call end_step. It also bounds the
+/// size of a step that never ends.
 bool Batches::begins_step(const Set& set, const Queued& next) const {
   if (set.planner.step_size() > options_.capacity) return true;
   if (set.steps > 0 || next.calls) return false;
@@ -118,7 +118,7 @@ void Batches::take(Set& set, TensorId id) {
 void Batches::desert(Set& set) {
   set.has_gone = true;
   calls_.desert(set);
-  for (const Queued& item : set.queue.take_all()) {  // no plan: one of its ranks has left
+  for (const Queued& item : set.queue.take_all()) {  // there is no plan, because one of its ranks has left
     if (item.calls) continue;
     tensors_[item.which].ready = false;
     failures_.fail_without_members({set.number, tensors_[item.which].name, tensors_[item.which].round});

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What becomes ready, and when it is appended: which batches the log has, and in which order.
+// Which batches the log gets, when, and in which order.
 //
-// What is heard makes tensors *ready*; what is ready stands in its set's queue (ready_sets.hpp); what the backends have
-// room for is taken from the queue and appended.
+// A tensor becomes *ready* when all members have submitted it. It then enters its set's queue (ready_sets.hpp). When
+// the backends have room, requests are taken from the queue and appended.
 //
 //   room        Ready tensors of a set are appended in the order in which they became ready, as one batch up to the
 //               fusion threshold, while the slowest member has fewer than `open_batches` open; what becomes ready
 //               meanwhile gathers.
-//   priorities  Of what has gathered the highest priority goes first, and of equal ones what became ready first; a
-//               batch takes the most urgent ones and is filled up with the next. A planned batch has the highest
-//               priority of its members (planner.hpp says how they are chosen), unnamed calls have 0. It is this queue
-//               alone that heeds priorities: what is in the log runs in the order of the log, so an urgent tensor waits
-//               for `open_batches` batches at most, and sets do not wait for each other.
-//   patience    What has seen `patience` batches of its set go ahead of it goes next, whatever its priority: nothing
-//               waits for ever.
+//   priorities  In the queue the highest priority goes first, and among equals what became ready first; a batch takes
+//               the most urgent tensors and is filled up with the next. A planned batch has the highest priority of its
+//               members (planner.hpp says how they are chosen), unnamed calls have 0. Only this queue uses priorities:
+//               the log runs in its own order, so an urgent tensor waits for `open_batches` batches at most, and sets
+//               do not wait for each other.
+//   patience    A request that `patience` batches of its set have overtaken goes next, whatever its priority.
 //   joining     While a rank is absent, all members of a batch have the same contributors.
 //
-// A tensor is ready, or in the log, or neither, and is counted again only after its batch. Nothing is decided by the
-// time at which something was heard, except what stands together in a batch outside a plan.
+// A tensor is ready, or in the log, or neither, and its next round counts only after its batch. The time at which
+// messages come decides only which tensors share a batch outside a plan.
 #pragma once
 
 #include <cstdint>
@@ -42,17 +41,17 @@ class Batches {
   /// Every member has submitted this round.
   void become_ready(Set& set, core::TensorId id, core::Round round);
 
-  /// Appends what there is room for, in all sets.
+  /// Appends batches in all sets, as far as there is room.
   void flush_waiting();
-  /// Appends what there is room for; `without_limit`: everything that is ready.
+  /// Appends batches as far as there is room; `without_limit`: everything that is ready.
   void flush(Set& set, bool without_limit = false);
-  /// The set, or the log, is about to end. What all members have submitted still runs; the backends' room does not
-  /// matter any more.
+  /// The set, or the log, is about to end. Everything that all members have submitted is appended, whatever room the
+  /// backends have.
   void flush_out(Set& set);
-  /// A member is gone: nothing that the set has not run can run any more.
+  /// A member is gone: requests of the set that are not in the log cannot run any more.
   void desert(Set& set);
 
-  /// Whether something ready waits until a batch has been completed.
+  /// Whether a ready request waits for a batch to complete.
   [[nodiscard]] bool waits_for_room() const;
 
  private:
@@ -69,7 +68,7 @@ class Batches {
   ReadySets& ready_;
   Plans& plans_;
   UnnamedCalls& calls_;
-  std::uint64_t readied_ = 0;  ///< how often something has become ready
+  std::uint64_t readied_ = 0;  ///< how many requests have become ready
 };
 
 }  // namespace kolo::control::sequencer

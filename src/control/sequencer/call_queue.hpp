@@ -3,8 +3,8 @@
 // One set's sequence of calls without a name, as far as all present members have made it. Calls go into the log in the
 // order of their numbers; the next is `run() + 1`. Plain data.
 //
-// After `cut` no call beyond `last()` can run, and none is in the queue: a rank has left that had come to there. Ranks
-// that have joined contribute to what they had made, and to nothing later.
+// After `cut` no call beyond `last()` can run, and none is in the queue: it is the last call of a rank that has left.
+// Ranks that have joined contribute to the calls that they had made, and to no later ones.
 #pragma once
 
 #include <algorithm>
@@ -34,27 +34,27 @@ class CallQueue {
       queue_.push_back(std::move(calls));
     }
   }
-  /// The number of the last call that was heard of, whether it can run or not.
+  /// The number of the last call received, whether it can run or not.
   [[nodiscard]] core::Round heard() const noexcept { return link_.calls(); }
-  /// That of the last one that is in the log, or has avoided it.
+  /// The number of the last call that is in the log, or has avoided it.
   [[nodiscard]] core::Round run() const noexcept { return run_; }
   /// No call beyond this number can run.
   [[nodiscard]] core::Round last() const noexcept { return last_; }
 
-  /// Whether all that can run of what was heard is in the log.
+  /// Whether all received calls that can run are in the log.
   [[nodiscard]] bool empty() const noexcept { return queue_.empty(); }
-  /// The next calls that are alike, one at least. Not of an empty queue, as the next two.
+  /// The next calls of one signature, at least one. The queue must not be empty, here and for the next two functions.
   [[nodiscard]] const Calls& next() const { return queue_.front(); }
-  /// How many of `next()` the same ranks contribute to as to the first of them.
+  /// How many of `next()` have the same contributing ranks as the first.
   [[nodiscard]] std::uint64_t alike() const { return absent_.alike(run_ + 1, next().count); }
-  /// So many of `next()` are in the log.
+  /// The first `count` calls of `next()` are in the log now.
   void pop(std::uint64_t count) {
     run_ += count;
     queue_.front().count -= count;
     if (queue_.front().count == 0) queue_.pop_front();
   }
 
-  /// This rank has joined, having made so many calls.
+  /// This rank has joined after it had made `calls` calls.
   void join(std::int32_t rank, core::Round calls) { absent_.add(rank, calls); }
   /// All are present again.
   void end_join() { absent_.clear(); }
@@ -65,14 +65,14 @@ class CallQueue {
 
   /// No later call can run.
   void cut(core::Round last) { last_ = std::min(last_, last); }
-  /// Neither can those that are in the queue.
+  /// The calls in the queue cannot run either.
   void drop() {
     queue_.clear();
     cut(run_);
   }
-  /// A member in a set with a rank that has left has made this call.
+  /// A member has asked about this call, because a rank of the set has left.
   void note_asked(core::Round call) { asked_ = std::max(asked_, call); }
-  /// Whether somebody has made a call that can never run, since this was true the last time.
+  /// Whether a member has made a call that can never run, since this last returned true.
   [[nodiscard]] bool take_asked() {
     if (asked_ <= last_) return false;
     asked_ = last_;
@@ -81,7 +81,7 @@ class CallQueue {
 
  private:
   SequenceReceiver link_;
-  std::deque<Calls> queue_;  ///< heard, and not in the log
+  std::deque<Calls> queue_;  ///< received, and not in the log
   core::Round run_ = 0;
   core::Round last_ = ~core::Round{0};
   core::Round asked_ = 0;

@@ -31,7 +31,7 @@ void Joins::on(const Joined& message) {
     if (is_over(set, submission, message.read)) continue;
     entry.submissions.push_back(submission.name);
     Joined::Submission& listed = submissions[submission.name] = submission;
-    // Its id was evicted, and the rank has not read it, or had not been able to submit it again.
+    // The id was evicted, and the rank has not read that yet, or could not submit again.
     if (submission.id != kNoTensor && tensors_.find(set.number, submission.name) == kNoTensor) listed.round = 1;
   }
   log_.append(std::move(entry));
@@ -87,7 +87,7 @@ void Joins::forget_join(Set& set) {
 }
 
 void Joins::end_join_without(Set& set) {
-  // What all had submitted before runs, also what waits for an id.
+  // Requests that all had submitted before run, also those that wait for an id.
   for (std::uint64_t before = ~std::uint64_t{0}; before != log_.size();) {
     before = log_.size();
     batches_.flush(set, true);

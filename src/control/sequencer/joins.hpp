@@ -2,13 +2,13 @@
 //
 // Ranks that are out of data (messages.hpp, "Joining"): what each has in flight when it joins, and when the join ends.
 //
-// A rank that has joined counts as having submitted everything; what it did submit before is known from its `Joined`
-// alone (`Set::absent`, `Set::sequence`). The rank says it as of the entry that it had read; what the log has run or
-// failed since is struck out, and what is left the log says to all (`RankJoined`). While a rank is absent the set has
-// no plan.
+// A rank that has joined counts as having submitted everything. Only its `Joined` says what it had really submitted
+// (`Set::absent`, `Set::sequence`), as of the last entry that it had read. What the log has run or failed since is
+// removed, and the log tells the rest to all ranks (`RankJoined`). While a rank is absent the set has no plan.
 //
-//   the end   When all members have joined, nobody will submit what only some of them have: that counts as complete,
-//             and runs. The join ends (`JoinEnded`) when nothing of it is left, and no call that a member had made.
+//   the end   When all members have joined, no rank will complete a request that only some of them have submitted. Such
+//             requests count as complete, and run. The join ends (`JoinEnded`) when none of them is left, and no call
+//             that a member had made.
 //   leaving   A member that leaves, joined or not, ends the join with an error, and nothing later in the set can run.
 #pragma once
 
@@ -28,17 +28,18 @@ class Joins {
         naming_(naming), questions_(questions) {}
 
   void on(const Joined& message);
-  /// Whether all members of some set have joined, and what they had submitted has not run.
+  /// Whether there is a set whose members have all joined, while some of their submissions have not run yet.
   [[nodiscard]] bool are_ending() const noexcept { return !ending_.empty(); }
-  /// Ends the joins of which everything has run.
+  /// Ends the joins whose submissions have all run.
   void end_joins();
-  /// A member has left. What has been said without the absent is on its way up, so nothing can be believed any more.
+  /// A member has left. Counts that were merged without the absent ranks may still be on their way up, so later counts
+  /// of the set cannot be used.
   void end_join_without(Set& set);
 
  private:
-  /// Whether the log has run or failed it since the rank had read so many entries.
+  /// Whether the log has run or failed this submission since the rank had read `read` entries.
   [[nodiscard]] bool is_over(const Set& set, const Joined::Submission& submission, std::uint64_t read) const;
-  /// All members have joined: nobody will submit what only some of them have.
+  /// All members have joined: requests that only some of them have submitted count as complete.
   void complete_rest(Set& set);
   void forget_join(Set& set);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The log as the sequencer writes it. What is decided is in the log, so that nobody has to come to the same conclusion
-// by himself. Every entry passes `append`; after `Faulted` or `Closed` the log takes no more.
+// The log as the sequencer writes it. All decisions are in the log, so no rank has to reach a decision by itself. Every
+// entry passes `append`; after `Faulted` or `Closed` the log takes no more.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class Log {
   SequencerCounters counters_;
 };
 
-/// As it stands in the log.
+/// The signature as the log has it.
 inline core::Signature without_names(core::Signature signature) {
   signature.names.clear();
   return signature;

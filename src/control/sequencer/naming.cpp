@@ -79,7 +79,7 @@ void Naming::assign_ids() {
     Set* const set = sets_.find(next.set);
     const Request request{next.set, next.name, next.round};
     if (set != nullptr && failures_.is_hopeless(request)) {
-      failures_.fail_hopeless(request);  // no id: those who submitted it have given it up
+      failures_.fail_hopeless(request);  // no id: the ranks that submitted it have given it up
     } else if (set != nullptr) {
       const TensorId id = make_room();
       if (id == kNoTensor) return;
@@ -99,7 +99,7 @@ TensorId Naming::make_room() {
     evict(oldest);
     return oldest;
   }
-  // Ready members of incomplete planned batches would never drain by themselves.
+  // Ready members of incomplete planned batches would never be appended by themselves.
   for (auto& [number, set] : sets_.all()) {
     if (set.plan) plans_.void_plan(set, PlanEnd::evicted);
   }

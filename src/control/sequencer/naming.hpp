@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What declarations decide: which id means which name under which signature, and which rounds fail because their
-// members disagree. Only the sequencer gives ids; everybody else learns them from the log.
+// Declarations decide which id means which name under which signature, and which rounds fail because their members
+// disagree. Only the sequencer assigns ids; all other ranks learn them from the log.
 //
 //   agreed    A declaration on which all agree assigns an id (or a new generation of the name's id) and is ready at
 //             once. One that waits for an id is a *newcomer*; newcomers get their ids in the order in which they came.
 //   disputed  One on which they disagree fails that round on every member, with the same sentence (agreement.hpp).
 //   eviction  Ids are evicted least recently used first, never a ready one. If all are ready, plans are voided, so that
 //             their members are appended, and newcomers wait until then.
-//   memory    Of a name with an id the rounds tell whether the log has run or failed it. Names that have lost their id,
-//             or failed before they had one, are past (past_names.hpp).
+//   memory    A name with an id has a round, which tells whether the log has run or failed a submission. Names that
+//             have lost their id, or failed before they had one, are in past_names.hpp.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,20 @@ class Naming {
   Naming(Log& log, TensorTable& tensors, SetTable& sets, Failures& failures, Plans& plans, Batches& batches)
       : log_(log), tensors_(tensors), sets_(sets), failures_(failures), plans_(plans), batches_(batches) {}
 
-  /// Of a set that is there, by its members.
+  /// A declaration in an existing set, by its members.
   void on(Set& set, const Declared& message);
   /// Every member that is present has submitted it.
   void on_complete(Set& set, const Declared& message);
-  /// Gives ids to newcomers, as far as there are any.
+  /// Assigns ids to newcomers, as far as there are free ids.
   void assign_ids();
 
   /// Whether the name has been agreed upon, and waits for an id.
   [[nodiscard]] bool is_newcomer(core::SetId set, const std::string& name) const;
-  /// Those of the set can never run: some of its members have left.
+  /// The set's newcomers can never run: some of its members have left.
   void fail_newcomers(core::SetId set);
 
  private:
-  /// Agreed upon, and waits for an id.
+  /// A name on which all agree, and which waits for an id.
   struct Newcomer {
     core::SetId set = 0;
     std::string name;
@@ -51,7 +51,7 @@ class Naming {
   void fail_round(Set& set, const Declared& message, ErrorCode code, const std::string& sentence);
   void change_signature(Set& set, core::TensorId id, const core::Signature& signature);
   [[nodiscard]] bool is_id_of(core::TensorId id, core::SetId set, const std::string& name) const;
-  /// A free id; kNoTensor when every id is ready and has to be appended first.
+  /// Returns a free id; kNoTensor if every id is ready and has to be appended first.
   core::TensorId make_room();
   void evict(core::TensorId id);
   void note_over(Set& set, const std::string& name, core::Round round);

@@ -29,7 +29,7 @@ void Plans::define_plan(Set& set, const Planner::Batches& batches) {
       highest = std::max(highest, tensors_[id].priority);
     }
   }
-  // What is ready already counts for the plan's first round.
+  // Members that are ready already count for the plan's first round.
   for (const Queued& item : set.queue.take_all()) {
     if (item.calls || !tensors_[item.which].planned) {
       ready_.enqueue(set, item);
@@ -80,7 +80,7 @@ void Plans::on(const Interest& message) {
   for (const TensorId id : message.lacking) {
     require(tensors_.is_planned(id, set.number, message.batch), "a planned batch lacks what is not in it");
   }
-  // What it lacked may have come meanwhile: a count overtakes a message on its way.
+  // The lacking member may have come meanwhile, because a count can overtake a message.
   if (tensors_[message.lacking.front()].round >= message.round) return;
   break_plan(set, message.batch, message.lacking);
 }

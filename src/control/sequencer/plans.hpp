@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plans: a set's batches of a step, frozen. planner.hpp decides what a plan holds; here is when it begins and ends.
+// Plans: a set's batches of a step, frozen. planner.hpp decides what a plan contains; this class decides when it begins
+// and ends.
 //
-// A planned tensor does not queue by itself: its batch does, when the last member has become ready. So a set's queue
-// holds tensors and planned batches, and a plan that is voided turns back into its ready members.
+// A planned tensor is not queued by itself: its batch is, when the last member has become ready. A set's queue
+// therefore holds tensors and planned batches. When a plan is voided, its ready members are queued by themselves.
 //
 //   begin    Once a step repeats the last one's tensors, its order is cut into batches by the threshold; from then on
 //            each batch is one short entry. No plan begins in a set that a member has left or joined in, and none in
 //            one that is about to end.
 //   break    An `Interest`, or a warning about a tensor that only waits for its batch (`unblock`), breaks the plan:
 //            what is ready is appended, the place is remembered as a cut, and the plan is learned anew.
-//   void     A new generation, a failed member, an eviction, a member that joins, and one that leaves void it
-//            (`PlanEnd`). Whoever changes such a thing calls `void_plan` first.
+//   void     A new generation, a failed member, an eviction, and a rank that joins or leaves void the plan (`PlanEnd`).
+//            Code that makes such a change calls `void_plan` first.
 //
 // A set has one plan at most. While it has one, its ready members that are not in the queue are counted in
 // `Plan::ready`.
@@ -35,7 +36,7 @@ class Plans {
   void on(const Interest& message);
   /// The set's step ends here; defines a plan when one is due.
   void end_step(Set& set);
-  /// Of a set that has one. The plan's ready members queue by themselves: those of complete batches in their batch's
+  /// The set must have a plan. Its ready members are queued by themselves: those of complete batches in their batch's
   /// place, the others at the end.
   void void_plan(Set& set, PlanEnd why);
   /// Breaks the plan if a planned batch holds up this tensor, which every member has submitted.

@@ -17,7 +17,7 @@ using core::TensorId;
 
 namespace {
 
-/// Whether somebody is to be warned: it is no program's question, and none because a rank has left.
+/// Whether the message asks for a warning: it is not a program's question, and not asked because a rank has left.
 bool is_warning(const Overdue& message) noexcept { return !message.asked && message.waited_s > 0; }
 
 }  // namespace
@@ -27,7 +27,7 @@ bool is_warning(const Overdue& message) noexcept { return !message.asked && mess
 void Questions::on(const Overdue& message, Time now) {
   Set* const set = sets_.find(message.set);
   if (set == nullptr) return;
-  // Who asks late is told what the first one was told, whoever has left since.
+  // A later question gets the same answer as the first, also if other ranks have left since.
   if (message.join) return on_late_join(*set, message, now);
   const Request request = request_of(message);
   if (failures_.is_hopeless(request)) return failures_.fail_hopeless(request);
@@ -51,7 +51,8 @@ void Questions::on_late_call(Set& set, const Overdue& message, Time now) {
   ask(message, now);
 }
 
-/// Who has not joined is known here. But for a deadline they are asked, for one may be stopped.
+/// The sequencer knows which ranks have not joined. For a deadline it asks them all the same, because one may be
+/// stopped.
 void Questions::on_late_join(Set& set, const Overdue& message, Time now) {
   if (!set.absent.has(message.rank) || message.round != set.joins + 1) return;
   if (set.absent.size() == set.members.size()) return;

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waits that last. An `Overdue` becomes a `Query`, which the log puts to all; what they answer is a warning, or an
-// error, or nothing, because the wait is over.
+// Long waits. An `Overdue` becomes a `Query`, which the log sends to all ranks. Their answers give a warning, or an
+// error, or nothing if the wait is over.
 //
-//   warning   Every node answers who of its ranks is missing (`Missing`), and `Stalled` says so, once for each round. A
-//             set's planned batch that holds up a tensor that all have submitted is broken up instead. A program that
-//             asks (`Overdue::asked`) is answered in the same way, as often as it asks; that is no warning.
+//   warning   Every node answers which of its ranks are missing (`Missing`), and `Stalled` names them, once for each
+//             round. A set's planned batch that holds up a tensor that all have submitted is broken up instead. A
+//             program that asks (`Overdue::asked`) is answered in the same way, as often as it asks; that is no
+//             warning.
 //   deadline  Every member answers by itself (`Answer`); answers that do not come are waited for `latch_timeout_s`. The
 //             error names, in this order:
-//               1. the ranks that are silent: they are stopped, or kept from running. What a rank says passes through
-//                  its leader, and through the leaders on the way to the root; of several silent ranks on one way only
+//               1. the ranks that do not answer: they are stopped, or get no CPU. A rank's answer passes through its
+//                  leader, and through the leaders on the way to the root. If several ranks on one way are silent, only
 //                  the one next to the root is named, because the others may have answered.
 //               2. if all have answered, the ranks that have not submitted, and what they wait for instead;
 //               3. if all have submitted, the ranks whose open batches wait for no other rank;
 //               4. if there is none, which rank waits for which.
 //             If no batch is open any more, the wait is over, and there is no error. (sentences.hpp words it.)
-//   leaving   `RankLeft` tells the others, who ask at once about what they have in flight with that rank: if it is
-//             missing, the submission fails. Why ask, and not fail everything in flight? Because the rank may have
-//             submitted before it left, and then the submission runs; only its own node knows. A node's answer counts
-//             for the ranks that had left when it came; for those that left since, it is asked again.
-//   joining   Who has not joined is known here, without a question; but for a deadline they are asked, for one may be
-//             stopped. A rank that has joined the world and is missing for a new set has the set refused.
+//   leaving   After `RankLeft` the other ranks ask at once about what they have in flight with that rank. If the rank
+//             is missing, the submission fails. It does not fail without a question, because the rank may have
+//             submitted it before it left, and only its own node knows. A node's answer counts for the ranks that had
+//             left when it came; if others have left since, the node is asked again.
+//   joining   The sequencer knows which ranks have not joined. For a deadline it asks them all the same, because one
+//             may be stopped. A new set is refused if one of its ranks has joined the world without asking for it.
 //
-// One question stands for all ranks that ask about the same request, with one exception: requests that name their
-// members all have round 1, so each rank that asks about one has a question of its own. That is over when the rank that
-// asked is among the missing.
+// Ranks that ask about the same request share one question, with one exception: requests that name their members all
+// have round 1, so each rank that asks about one has a question of its own. That question ends when the rank that asked
+// is among the missing.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,7 @@ class Questions {
   /// When `conclude_due` must be called; Time::max() for never.
   [[nodiscard]] Time next_deadline() const;
 
-  /// A rank has gone: fails what is asked about and needs it.
+  /// A rank has gone: fails requests that need it and about which there is a question.
   void fail_questions();
   /// The request is over.
   void forget(const Key& key);
@@ -71,16 +72,16 @@ class Questions {
     bool deadline = false;
     double waited_s = 0;
     // For a warning:
-    bool warns = false;                                           ///< somebody has asked for a warning
+    bool warns = false;                                           ///< some rank has asked for a warning
     core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of the asker's submission
     int answers = 0;
     std::vector<std::int32_t> missing;
-    std::vector<std::int32_t> gone;    ///< of these, who had left when the answer came
-    std::vector<std::int32_t> absent;  ///< and who had joined the world, if the request names its members
-    std::uint64_t joins = 0;           ///< of the world that had ended then
+    std::vector<std::int32_t> gone;    ///< of these, the ranks that had left when the answer came
+    std::vector<std::int32_t> absent;  ///< and the ranks that had joined the world, if the request names its members
+    std::uint64_t joins = 0;           ///< how many joins of the world had ended then
     // For a deadline:
     bool running = false;    ///< every member has submitted it
-    Time due = Time::max();  ///< when the answers that have come must do
+    Time due = Time::max();  ///< when the question ends without the missing answers
     std::vector<Answer> heard;
   };
 
@@ -96,20 +97,20 @@ class Questions {
   [[nodiscard]] bool is_complete(const Request& request) const;
   /// Whether a warning about this round has been given.
   [[nodiscard]] bool reported(const Request& request) const;
-  /// Whether the one who asked does not wait any more: then the question was about a request that is over, and the
-  /// others' answers may be about the next one. Only of requests that name their members: all their rounds are 1.
+  /// Whether the rank that asked does not wait any more. Then its request is over, and the others' answers may be about
+  /// the next one. Only for requests that name their members: all their rounds are 1.
   static bool is_over(const Question& question, const std::vector<std::int32_t>& missing);
 
   // Warnings.
   void conclude_warning(Question question);
-  /// Ranks that it names have joined the world, and had not asked for it.
+  /// Refuses the request: these of its ranks have joined the world without asking for it.
   void refuse_set(const Request& request, std::vector<std::int32_t> absent);
 
   // Deadlines.
   void conclude_deadline(const Question& question);
   /// The members that have not answered, ascending. A rank that has left need not answer.
   [[nodiscard]] std::vector<std::int32_t> silent_of(const Question& question) const;
-  /// Without those whose words would have had to pass through another silent rank.
+  /// Leaves out ranks whose answers would have had to pass through another silent rank.
   [[nodiscard]] std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& silent) const;
   [[nodiscard]] std::int32_t speaker_of(std::int32_t rank) const;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What of one set is ready and not in the log: by priority, and among equals in the order in which it came. Plain data.
+// The requests of one set that are ready and not in the log: by priority, and among equals in the order in which they
+// became ready. Plain data.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +17,21 @@ struct Queued {
   std::uint32_t which = 0;
   bool calls = false;  ///< instead: calls of the set's sequence
   std::int32_t priority = 0;
-  std::uint64_t since = 0;  ///< batches of the set before it was queued
+  std::uint64_t since = 0;  ///< how many batches the set had appended when it was queued
   [[nodiscard]] bool is_tensor() const noexcept { return !planned && !calls; }
 };
 
 class ReadyQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return items_.empty(); }
-  /// The next. Not of an empty queue.
+  /// The next one. The queue must not be empty.
   [[nodiscard]] const Queued& front() const { return items_.front(); }
   void pop_front() { items_.pop_front(); }
   /// Everything, in order; the queue is empty then.
   [[nodiscard]] std::deque<Queued> take_all() { return std::exchange(items_, {}); }
 
-  /// Behind what is as urgent. Without priorities that is a comparison with the last one, and things come to the end.
+  /// Inserts behind items of the same priority. Without priorities that is one comparison, and the item goes to the
+  /// end.
   void push(const Queued& item) {
     const auto precedes = [](const Queued& a, const Queued& b) { return a.priority > b.priority; };
     auto place = items_.end();
@@ -38,8 +40,8 @@ class ReadyQueue {
     items_.insert(place, item);
   }
 
-  /// Brings to the front what has seen `patience` batches go ahead of it, for the next batch. `appended`: batches of
-  /// the set until now. Not of an empty queue.
+  /// Moves an item to the front that `patience` batches have overtaken. `appended`: how many batches the set has
+  /// appended. The queue must not be empty.
   void be_fair(std::uint64_t appended, std::uint64_t patience) {
     if (items_.front().priority == items_.back().priority) return;
     const auto oldest = std::min_element(items_.begin(), items_.end(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sets in which something is ready, and the way into their queues (ready_queue.hpp). The calls of a set's sequence,
-// which have a queue of their own, have one place in the set's.
+// The sets in which a request is ready. Requests enter the sets' queues (ready_queue.hpp) here. The calls of a set's
+// sequence have a queue of their own; together they have one place in the set's queue.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,8 @@ class ReadySets {
 
   /// Sets that may have something to append: all whose queue is not empty, and perhaps others.
   [[nodiscard]] const std::vector<core::SetId>& waiting() const noexcept { return waiting_; }
-  /// The same, in the order of their numbers. None waits then: `keep` says which do yet. Valid until the next call.
+  /// Takes the waiting sets, in the order of their numbers. The caller returns those that still wait by `keep`. Valid
+  /// until the next call.
   [[nodiscard]] const std::vector<core::SetId>& take() {
     taken_.clear();
     taken_.swap(waiting_);
@@ -50,7 +51,7 @@ class ReadySets {
  private:
   const TensorTable& tensors_;
   std::vector<core::SetId> waiting_;
-  std::vector<core::SetId> taken_;  ///< the last ones, for the memory
+  std::vector<core::SetId> taken_;  ///< kept between calls to reuse its memory
 };
 
 }  // namespace kolo::control::sequencer

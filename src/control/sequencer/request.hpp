@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ranks wait for together, as the sequencer's parts speak of it: a round of a name, a call of a set's sequence, a
-// set that is to be made, or a set's join.
+// A request, as the sequencer's parts name it: a round of a name, a call of a set's sequence, a set that is to be made,
+// or a set's join.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace kolo::control::sequencer {
 
-/// Of a request: sets may use one name for different things, and so may requests that name their members.
+/// Identifies a request. Different sets may use the same name, and so may requests that name their members.
 using Key = std::tuple<core::SetId, std::vector<std::int32_t>, std::string, bool>;
 
 struct Request {
   core::SetId set = 0;
   std::string name;  ///< kSequence: a call of the set's sequence
   core::Round round = 0;
-  std::vector<std::int32_t> members{};  ///< who makes it; empty: the set's members
+  std::vector<std::int32_t> members{};  ///< the ranks that make it; empty: the set's members
   bool join = false;                    ///< the set's join, of this number
   [[nodiscard]] Key key() const { return {set, members, name, join}; }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known of one set. Each group of members belongs to the part that it names: that one writes it, the others
-// read. Plain data, no threads.
+// The sequencer's state of one set. Each group of members names the part that writes it; other parts only read it.
+// Plain data, no threads.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Plan {
       : number(plan), batches(std::move(cut)), ready(batches.size(), 0), priorities(batches.size(), 0) {}
   std::uint32_t number;
   Planner::Batches batches;
-  std::vector<std::size_t> ready;        ///< members that are, by batch
-  std::vector<std::int32_t> priorities;  ///< the highest of its members', by batch
+  std::vector<std::size_t> ready;        ///< ready members, by batch
+  std::vector<std::int32_t> priorities;  ///< the highest priority of a member, by batch
   /// One more member of the batch is ready. Returns whether all are now.
   bool note_ready(std::uint32_t batch) { return ++ready[batch] == batches[batch].size(); }
   [[nodiscard]] bool is_complete(std::size_t batch) const { return ready[batch] == batches[batch].size(); }
@@ -35,22 +35,22 @@ struct Plan {
 struct Set {
   Set(core::SetId id, TensorTable& tensors, std::int64_t threshold) : number(id), planner(id, tensors, threshold) {}
 
-  // Which set it is; the same from its making to its end (set_maker.hpp).
+  // The set's number, constant from `SetAdded` to `SetRemoved` (set_maker.hpp).
   core::SetId number;
   core::TensorId base = 0;
   std::vector<std::int32_t> members;  ///< ascending
   std::vector<std::int32_t> order;    ///< the same, in the set's order
-  std::string words;                  ///< the group, for people; empty: the world's
+  std::string words;                  ///< the group's text in messages; empty for the world
 
-  // What is ready, and its batches (batches.hpp).
+  // Ready requests, and their batches (batches.hpp).
   ReadyQueue queue;
-  bool waits = false;  ///< stands in `ReadySets`, as every set does whose queue is not empty
+  bool waits = false;  ///< whether it is in `ReadySets`; every set whose queue is not empty is
   std::uint64_t appended = 0;
   std::uint64_t completed = 0;
 
   // Steps (plans.hpp).
-  std::uint64_t steps = 0;  ///< heard; a set that never says so has its steps recognised by repetition
-  bool ends = false;        ///< the set, or the log, is about to end: there is no step that a plan could be for
+  std::uint64_t steps = 0;  ///< ends of step that were received; without any, a step ends when a name repeats
+  bool ends = false;        ///< the set, or the log, is about to end: no new plan begins
   Planner planner;
   std::optional<Plan> plan;
 
@@ -62,10 +62,10 @@ struct Set {
 
   // Joining (joins.hpp).
   Absentees absent;
-  std::int32_t last = -1;        ///< of them, who joined
-  std::uint64_t most_steps = 0;  ///< that one of them has ended
-  core::Round most_calls = 0;    ///< without a name, that one of them has made
-  std::uint64_t joins = 0;       ///< that have ended
+  std::int32_t last = -1;        ///< the rank that joined last
+  std::uint64_t most_steps = 0;  ///< the most steps that one of them has ended
+  core::Round most_calls = 0;    ///< the most calls without a name that one of them has made
+  std::uint64_t joins = 0;       ///< how many joins have ended
 
   // Leaving (departures.hpp).
   bool has_left = false;  ///< some member has

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which process sets there are (messages.hpp, "Members"). A request that names its members, on which they agree, makes
-// a set; one that all members have dropped is removed.
+// Which process sets there are (messages.hpp, "Members"). A request that names its members makes a set if they agree on
+// it. A set that all members have dropped is removed.
 //
 // A set is refused if its members give different orders of ranks, if a member is in `sets_per_rank` sets already, or if
 // there is no row of reserved ids for it. It fails if it was given up, because a member had left without asking for it
 // (failures.hpp).
 //
-// When the last member has dropped a set, nothing of it is in flight anywhere; what says otherwise is refused by an
-// Error. What the other parts have kept of the set goes with it.
+// When the last member has dropped a set, nothing of it is in flight anywhere; a message that says otherwise is refused
+// by an Error. The other parts then forget the set, too.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class SetMaker {
 
   /// All its members have asked for it.
   void make_set(const Declared& message);
-  /// Every member has done with it.
+  /// Every member has dropped it.
   void remove_set(Set& set);
 
  private:
@@ -48,7 +48,7 @@ class SetMaker {
   Plans& plans_;
   UnnamedCalls& calls_;
   Questions& questions_;
-  std::vector<std::uint32_t> memberships_;  ///< by rank: in how many sets but the world
+  std::vector<std::uint32_t> memberships_;  ///< by rank: in how many sets, besides the world, it is a member
 };
 
 }  // namespace kolo::control::sequencer

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sets that there are, by number, and what a request is called in front of people. The world is there first, and
-// always; what is said of a number that is not there is said of a set that has been removed.
+// The existing sets, by number, and the texts by which messages name sets and requests. The world is the first set and
+// always exists. A number that is not in the table is that of a removed set.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class SetTable {
  public:
   SetTable(TensorTable& tensors, std::int64_t fusion_threshold) : tensors_(tensors), threshold_(fusion_threshold) {}
 
-  /// A new set, under the next number. `members`, which ascend, in the set's order until told otherwise.
+  /// Makes a set under the next number. `members` ascend, and are also the set's order until it is set.
   Set& add(core::TensorId base, std::vector<std::int32_t> members);
   void erase(core::SetId set) { sets_.erase(set); }
   [[nodiscard]] core::SetId next_number() const noexcept { return next_; }
@@ -32,11 +32,11 @@ class SetTable {
   [[nodiscard]] const Set& at(core::SetId set) const { return sets_.at(set); }
   [[nodiscard]] std::map<core::SetId, Set>& all() noexcept { return sets_; }
 
-  /// Those who make it, ascending.
+  /// The ranks that make the request, ascending.
   [[nodiscard]] const std::vector<std::int32_t>& members_of(const Request& request) const;
-  /// What people call the set's group; empty for the world's, and for one that has been removed.
+  /// The text for the set's group; empty for the world, and for a removed set.
   [[nodiscard]] std::string words_of(core::SetId set) const;
-  /// What people call the request.
+  /// The text for the request.
   [[nodiscard]] std::string subject_of(const Request& request) const;
 
  private:

@@ -3,12 +3,12 @@
 // Calls without a name (messages.hpp, "Sequences"): which of a set's next calls are one batch, which fail, and
 // which can never run.
 //
-// Calls have a queue of their own (call_queue.hpp), for they run in the order of their numbers. The set's queue holds
-// one place for it, of priority 0, while it is not empty; when it comes to the front, one batch is appended, and what
-// is left goes to the end.
+// Calls have a queue of their own (call_queue.hpp), because they run in the order of their numbers. While it is not
+// empty, it has one place of priority 0 in the set's queue. When that place comes to the front, one batch is appended,
+// and a place for the rest goes to the end.
 //
-// A member that leaves has said how far it had come (`Left`): no call beyond that can run. That is said once somebody
-// has made one (`SequenceEnded`), or at once, if somebody had.
+// A member that leaves says how many calls it has made (`Left`): no later call can run. The log says so
+// (`SequenceEnded`) as soon as a member has made a later call.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,17 @@ class UnnamedCalls {
       : options_(options), log_(log), sets_(sets), departures_(departures), ready_(ready) {}
 
   void on(SequenceGrown message);
-  /// Appends what fails of the next calls, and one batch, if there is one. What is left queues again.
+  /// Appends the next calls: those that fail, and then one batch if there is one. The rest is queued again.
   void append_calls(Set& set);
-  /// Some member waits for this call, in a set with a rank that has left.
+  /// A member waits for this call, and a rank of the set has left.
   void note_asked(Set& set, core::Round call);
   /// Later calls cannot run.
   void cut_sequence(Set& set, core::Round last);
-  /// A member is gone: no call can run that is not in the log.
+  /// A member is gone: calls that are not in the log cannot run.
   void desert(Set& set);
 
  private:
-  /// Says that calls will never be complete, if somebody has made one.
+  /// Appends `SequenceEnded` if a member has made a call that will never be complete.
   void end_sequence(Set& set);
 
   const SequencerOptions& options_;

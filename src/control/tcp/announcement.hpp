@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a leader tells all others through the bootstrap: where it listens, and a word that only it can greet with.
+// A leader's announcement to all others, through the bootstrap: where it listens, and a nonce that only it knows
+// before.
 #pragma once
 
 #include <array>
@@ -12,8 +13,8 @@
 
 namespace kolo::tcp {
 
-/// Random, one a listener. Tells a process that merely answers at an announced address (another host's loopback has
-/// the same address as ours) from the one that announced it.
+/// A random word of each listener. It distinguishes the process that announced an address from another one that answers
+/// there (another host's loopback has the same address as ours).
 using Nonce = std::array<std::uint8_t, 16>;
 
 struct Announcement {
@@ -25,7 +26,7 @@ Nonce make_nonce();
 
 /// As text: "1 <nonce in hex> <address>|<port> ...".
 std::string encode(const Announcement& announcement);
-/// Throws Error(transport) on anything that `encode` does not make.
+/// Throws Error(transport) for text that `encode` does not make.
 Announcement decode_announcement(const std::string& text);
 
 }  // namespace kolo::tcp

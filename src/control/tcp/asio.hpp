@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one door to Boost.Asio, and only for files of this module: Boost 1.74's coroutine header uses std::exchange
-// without including <utility>, which C++20 compilers notice.
+// Includes Boost.Asio. Only files of this module use it, and only through this header: Boost 1.74's coroutine header
+// uses std::exchange without including <utility>, which C++20 compilers reject.
 #pragma once
 
 // clang-format off

@@ -18,7 +18,7 @@ class ByteQueue {
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }
   [[nodiscard]] const std::byte* data() const noexcept { return memory_.data() + begin_; }
 
-  /// Takes bytes away from the front. What they were stays readable until the next `room`.
+  /// Removes bytes from the front. They stay readable until the next `room`.
   void drop(std::size_t bytes) noexcept { begin_ += bytes; }
 
   /// Free memory behind the last byte, of at least `bytes`; `commit` says how many of it have been filled.
@@ -44,7 +44,7 @@ class ByteQueue {
   static constexpr std::size_t kKept = std::size_t{1} << 20;  // memory beyond this goes back when the queue is empty
 
   void make_room(std::size_t bytes) {
-    // Moving pays only when at least half of the memory is free at the front; then each byte moves once on average.
+    // Bytes move only when at least half of the memory is free at the front; then each byte moves once on average.
     if (begin_ >= memory_.size() / 2 && memory_.size() - size() >= bytes) {
       std::memmove(memory_.data(), data(), size());
     } else {

@@ -19,7 +19,7 @@ namespace kolo::tcp {
 
 namespace {
 
-/// Its first timer opens its descriptors, which may fail.
+/// The first timer opens the io_context's descriptors, which may fail.
 std::unique_ptr<asio::io_context> make_io_context() {
   try {
     auto io = std::make_unique<asio::io_context>(1);
@@ -33,8 +33,8 @@ std::unique_ptr<asio::io_context> make_io_context() {
 }  // namespace
 
 struct Listener::State {
-  // One a listener, as no other thread may meet its sockets; on the heap, as sockets refer to it. Nothing runs on it
-  // once the channel is connected.
+  // Each listener has its own, because no other thread may use its sockets. It is on the heap, because sockets refer to
+  // it. Nothing runs on it once the channel is connected.
   std::unique_ptr<asio::io_context> io = make_io_context();
   std::vector<tcp::acceptor> acceptors;
   Announcement announced;

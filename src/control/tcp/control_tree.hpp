@@ -2,14 +2,14 @@
 //
 // The control channel over TCP: one connection between the leaders of each node and its parent in the tree.
 //
-// It is built in two steps around the bootstrap, because nobody knows where the others listen before asking:
+// It is built in two steps around the bootstrap, because leaders must first learn where the others listen:
 //
 //   Listener listener(settings.interface);                        // leaders only
 //   auto announcements = bootstrap.exchange("addresses", listener.announcement(), patience);  // all ranks; others: ""
 //   auto channel = TcpControlChannel::connect(std::move(listener), topology, fanout, announcements, key, timeout);
 //
-// Which of the parent's addresses leads to it nobody can tell in advance: a child tries all that were announced, those
-// of a subnet of its own first, and keeps the first that greets with the announced nonce.
+// A child cannot know in advance which of the parent's addresses it can reach. It tries all announced addresses, those
+// in a subnet of its own first, and keeps the first that greets with the announced nonce.
 #pragma once
 
 #include <chrono>
@@ -45,8 +45,9 @@ class Listener {
 class TcpControlChannel final : public control::ControlChannel {
  public:
   /// Connects to the parent and waits for the children, in this thread. `announcements` are by rank, `job_key` is the
-  /// same random string of 1 to 64 bytes everywhere. Strangers that connect meanwhile are turned away. Throws
-  /// Error(transport) when someone is still missing after `timeout`: who, which addresses were tried, what each said.
+  /// same random string of 1 to 64 bytes everywhere. Connections of other processes are closed. Throws Error(transport)
+  /// if a leader is still missing after `timeout`: the sentence names it, the addresses that were tried, and what
+  /// happened at each.
   static std::unique_ptr<TcpControlChannel> connect(Listener listener, const core::Topology& topology, int fanout,
                                                     const std::vector<std::string>& announcements,
                                                     const std::string& job_key, std::chrono::milliseconds timeout);
@@ -61,8 +62,7 @@ class TcpControlChannel final : public control::ControlChannel {
   [[nodiscard]] std::vector<int> descriptors() const override;
   void attach(base::Poller& poller, std::uint64_t tag) override;
   void send(int node, control::ByteView frame) override;
-  /// A handler may call `send` and `expect_close`; what it throws comes out here, and the rest is served by the next
-  /// call.
+  /// A handler may call `send` and `expect_close`. If it throws, so does this, and the next call goes on with the rest.
   void service(Handler& handler) override;
   [[nodiscard]] bool flushed() const noexcept override;
   void expect_close() noexcept override;

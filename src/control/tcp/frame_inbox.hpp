@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What has come over a connection, cut into frames: each 4 bytes of length (little-endian) and its contents. No socket
-// here; link.hpp has it.
+// Cuts received bytes into frames: 4 bytes of length (little-endian) and the contents. It has no socket; link.hpp has.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +13,11 @@
 
 namespace kolo::tcp {
 
-/// A frame's most bytes. A longer one cannot be ours: the connection is given up.
+/// The longest frame. A longer one does not come from Kolo, and the connection is closed.
 inline constexpr std::uint32_t kMaxFrameBytes = std::uint32_t{1} << 30;
 inline constexpr std::size_t kLengthBytes = 4;
 
-/// Trusts nothing: whatever comes, it becomes frames or a bad length, and takes no more memory than has arrived.
+/// Any bytes become frames or a bad length, and take no more memory than has arrived.
 class FrameInbox {
  public:
   [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
@@ -48,7 +47,7 @@ class FrameInbox {
     bytes_.drop(kLengthBytes + frame_bytes);
     return frame;
   }
-  /// Of a frame that is too long; 0: there was none.
+  /// The length of a frame that is too long; 0: there was none.
   [[nodiscard]] std::uint32_t bad_length() const noexcept { return bad_length_; }
   void clear() noexcept { bytes_.clear(); }
 

@@ -4,8 +4,8 @@
 // hello counts the child's hellos. A child that lost a connection says hello again on another; the parent keeps the one
 // with the highest number, whichever comes first.
 //
-// The greeting has the parent's announced nonce, too: a process that merely answers at an announced address is passed
-// by before anything is said to it.
+// The greeting also has the parent's announced nonce: a child sends nothing to another process that answers at an
+// announced address.
 #pragma once
 
 #include <array>

@@ -17,14 +17,14 @@ struct LocalAddress {
   int prefix_length = 0;
 };
 
-/// Nothing, unless all of the text is an address.
+/// Empty unless the whole text is an address.
 std::optional<asio::ip::address> parse_address(const std::string& text);
 
 /// IPv4 and IPv6 addresses of interfaces that are up; IPv4 first, loopback last. Link-local IPv6 addresses are left
 /// out: they mean nothing without the name of an interface, which differs by machine.
 std::vector<LocalAddress> local_addresses();
 
-/// Those that `wanted` names: a comma-separated list of interface names ("eth0"), addresses ("10.77.0.2") and
+/// The addresses that `wanted` names: a comma-separated list of interface names ("eth0"), addresses ("10.77.0.2") and
 /// prefixes ("10.77.0.0/24"). Throws Error(invalid_setting) when none is left, saying which there are.
 std::vector<LocalAddress> select_addresses(const std::vector<LocalAddress>& all, const std::string& wanted);
 

@@ -15,7 +15,7 @@
 namespace kolo::tcp {
 namespace {
 
-/// One peer that never stops talking must not keep the driver from the others.
+/// A peer that never stops sending must not keep the driver from the others.
 constexpr int kReadsAtOnce = 64;
 
 void set_option(int fd, int level, int name, int value, const char* what) {
@@ -46,7 +46,7 @@ std::array<std::byte, kLengthBytes> encode_length(std::size_t length) {
 
 bool try_later(const error_code& error) { return error == asio::error::would_block || error == asio::error::try_again; }
 
-/// Ends that a peer which leaves in order can cause. A reset is one: it closed while something of ours was under way.
+/// Ends that a peer can cause that leaves in order. A reset is one: the peer closed while data of ours was under way.
 bool is_departure(const error_code& error) {
   return error == asio::error::eof || error == asio::error::connection_reset || error == asio::error::broken_pipe;
 }
@@ -60,7 +60,7 @@ Link::Link(int node, int leader_rank, tcp::socket socket)
 
 Link::~Link() {
   if (!socket_.is_open()) return;
-  error_code ignored;  // nobody is left to hear of it
+  error_code ignored;  // an error has no consequence here
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
   std::array<std::byte, 4096> waste;
   for (int reads = 0; reads < kReadsAtOnce; ++reads) {
@@ -128,7 +128,7 @@ void Link::update_interest() {
 
 std::optional<Link::End> Link::service(control::ControlChannel::Handler& handler) {
   if (!socket_.is_open()) return std::nullopt;
-  // Deliver first: a handler that threw the last time may have left whole frames behind, which no event tells of.
+  // Deliver first: if the handler threw the last time, whole frames may be left, for which there is no event.
   Reading reading = Reading::more;
   deliver(handler);
   for (int reads = 0; reads < kReadsAtOnce && reading == Reading::more && inbox_.bad_length() == 0; ++reads) {
@@ -136,7 +136,7 @@ std::optional<Link::End> Link::service(control::ControlChannel::Handler& handler
     deliver(handler);
   }
   if (!cannot_write_) write_backlog();
-  // A connection that can no longer be written to is lost once nothing more comes in.
+  // A connection that cannot be written to any more is lost once nothing more comes in.
   const bool ended =
       reading == Reading::ended || inbox_.bad_length() != 0 || (cannot_write_ && reading == Reading::dry);
   if (!ended) return std::nullopt;

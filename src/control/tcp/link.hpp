@@ -18,8 +18,8 @@
 
 namespace kolo::tcp {
 
-/// A peer whose host is gone is noticed after this time, by keepalive when nothing is under way to it and by
-/// TCP_USER_TIMEOUT when something is. So is one that leaves a full window unread for as long.
+/// How long until a peer whose host is gone counts as lost: by keepalive if no data is under way to it, else by
+/// TCP_USER_TIMEOUT. The same holds for a peer that leaves a full window unread for as long.
 inline constexpr int kHostLostSeconds = 30;
 
 class Link {
@@ -41,9 +41,9 @@ class Link {
   /// How a connection ended.
   struct End {
     std::string reason;
-    bool departure = false;  ///< as a peer ends it that leaves in order
+    bool departure = false;  ///< the peer has closed it as one does that leaves in order
   };
-  /// Delivers whole frames and writes the backlog. The connection's end, once; it is closed then.
+  /// Delivers whole frames and writes the backlog. Returns the connection's end, once; it is closed then.
   [[nodiscard]] std::optional<End> service(control::ControlChannel::Handler& handler);
   [[nodiscard]] bool flushed() const noexcept { return outbox_.empty(); }
 
@@ -66,8 +66,8 @@ class Link {
   std::uint64_t tag_ = 0;
   FrameInbox inbox_;
   ByteQueue outbox_;
-  bool wants_to_write_ = false;  // what the poller has been told
-  bool cannot_write_ = false;    // reading goes on: what the peer said before its end still counts
+  bool wants_to_write_ = false;  // whether the poller watches for writability
+  bool cannot_write_ = false;    // reading goes on: what the peer sent before its end still counts
   error_code end_;               // why reading or else writing ended
 };
 

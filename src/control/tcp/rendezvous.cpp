@@ -25,9 +25,10 @@ using Clock = std::chrono::steady_clock;
 /// Between the first attempts at two addresses of the parent: the better one mostly answers before the next is tried.
 constexpr milliseconds kStagger{100};
 constexpr milliseconds kRetry{200};
-/// Strangers may hold connections open without a word; the oldest gives way. Children are greeted within moments.
+/// Other processes may hold connections open without sending; the oldest is closed. Children are greeted within
+/// moments.
 constexpr std::size_t kMostConversations = 128;
-/// When descriptors run out, those who have been there for so long without a hello give way.
+/// When descriptors run out, connections that have had no hello for this long are closed.
 constexpr milliseconds kMostSilence{500};
 
 std::string to_text(const tcp::endpoint& endpoint) {
@@ -40,7 +41,7 @@ std::string name(const Neighbour& who) {
   return "node " + std::to_string(who.node) + " (rank " + std::to_string(who.leader_rank) + ")";
 }
 
-/// What all attempts share: the plan, and who has been found.
+/// The state that all attempts share: the plan, and the leaders found so far.
 struct Meeting {
   Meeting(asio::io_context& context, const RendezvousPlan& the_plan) : io(context), plan(the_plan) {}
 
@@ -67,7 +68,7 @@ struct Meeting {
 
 // ---------------------------------------------------------------- the side that listens
 
-/// With one connection that came in, from the greeting to the welcome. Ended by closing its socket.
+/// The handshake on one incoming connection, from the greeting to the welcome. Closing its socket ends it.
 class Conversation : public std::enable_shared_from_this<Conversation> {
  public:
   Conversation(Meeting& meeting, tcp::socket socket, std::string who)
@@ -90,7 +91,7 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
     asio::async_read(socket_, asio::buffer(hello_), [self = shared_from_this()](error_code error, std::size_t got) {
       if (self->meeting_.over) return;
       if (!error) return self->on_hello();
-      // A child that found us by another address hangs up without a word: that is no stranger.
+      // A child that has connected by another address closes this connection without a hello. It is not turned away.
       if (got > 0) self->meeting_.turn_away(self->who_, "hung up during the handshake");
     });
   }
@@ -106,7 +107,7 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
       return end();
     }
     std::int64_t& latest = meeting_.hellos[*node];
-    if (hello->number <= latest) return end();  // said on a connection that the child has given up since
+    if (hello->number <= latest) return end();  // the hello of a connection that the child has given up since
     latest = hello->number;
     meeting_.found.erase(*node);
     welcome_ = base::make_welcome(meeting_.plan.job_key, word_, hello->word);
@@ -164,7 +165,8 @@ class Reception {
            error == asio::error::no_memory || error == asio::error::no_buffer_space;
   }
 
-  /// Out of descriptors, to accept again at once would spin. Strangers must not be those who hold them.
+  /// Without free descriptors, accepting again at once would spin. Connections of other processes are closed to free
+  /// some.
   void accept_later(tcp::acceptor& acceptor, asio::steady_timer& pause) {
     end_oldest(kMostSilence);
     pause.expires_after(kRetry);
@@ -173,7 +175,7 @@ class Reception {
     });
   }
 
-  /// If it is so old.
+  /// Closes the oldest conversation if it is at least this old.
   void end_oldest(milliseconds age) {
     forget_ended();
     const auto oldest = conversations_.empty() ? nullptr : conversations_.front().lock();
@@ -207,8 +209,8 @@ class Reception {
 
 // ---------------------------------------------------------------- the side that connects
 
-/// All addresses of the parent. The first that greets rightly is the chosen one, and hello is said to it alone; should
-/// it break before the welcome, all begin again.
+/// Tries all addresses of the parent. The first connection with a right greeting is chosen, and only it gets a hello.
+/// If it breaks before the welcome, all attempts begin again.
 class Search {
  public:
   explicit Search(Meeting& meeting) : meeting_(meeting) {
@@ -248,7 +250,7 @@ class Search {
     base::HelloBytes hello{};
     base::WelcomeBytes welcome{};
     std::string said = "not tried yet";
-    int turn = 0;  // counts its connections: what is heard of an earlier one means nothing any more
+    int turn = 0;  // counts its connections, so that handlers of earlier ones are ignored
   };
 
   [[nodiscard]] bool is_stale(const Attempt& attempt, int turn) const {
@@ -337,7 +339,7 @@ std::string list(const std::vector<tcp::endpoint>& endpoints) {
   return text;
 }
 
-/// Who is missing, and all that is known about it.
+/// Text: which leaders are missing, and what is known about each.
 std::string describe_missing(const Meeting& meeting, const Search& search, milliseconds timeout) {
   const RendezvousPlan& plan = meeting.plan;
   base::Text text;
@@ -364,7 +366,7 @@ int promise(const tcp::endpoint& endpoint, const std::vector<LocalAddress>& ours
   return near ? 0 : 1;
 }
 
-/// Handlers refer to the meeting: none may be left when it ends, whichever way.
+/// Handlers refer to the meeting, so none may be left when it ends, by return or by exception.
 class Ending {
  public:
   Ending(Meeting& meeting, Reception& reception, Search& search)
@@ -376,7 +378,7 @@ class Ending {
     reception_.end();
     search_.end();
     meeting_.io.restart();
-    meeting_.io.run();  // returns when the last handler has been told that its operation was cancelled
+    meeting_.io.run();  // returns when every handler has run with the error "cancelled"
   }
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finding the parent and being found by the children: everything between listening and the first frame.
+// Connecting to the parent and accepting the children: everything between listening and the first frame.
 //
-// All attempts run at once on one io_context, driven by the calling thread until everyone is there: one attempt for
-// each address of the parent, begun a little apart in the order of their promise and begun again when it fails; and
-// one conversation for each connection that comes in, whoever it may be from.
+// All attempts run on one io_context, in the calling thread, until all are connected. There is one attempt for each
+// address of the parent. The most promising address is tried first, the others a little later each, and a failed
+// attempt begins again. There is one conversation for each incoming connection.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace kolo::tcp {
 
-/// Someone to connect to, or to be connected to by.
+/// A leader to connect to, or that will connect.
 struct Neighbour {
   int node = 0;
   int leader_rank = 0;
@@ -36,8 +36,8 @@ struct RendezvousPlan {
   std::vector<tcp::endpoint> parent_endpoints;  ///< the most promising first
 };
 
-/// Connected sockets by node. Throws Error(transport) at the deadline. Afterwards nothing is left of the attempts, and
-/// the acceptors are closed.
+/// Returns connected sockets by node. Throws Error(transport) at the deadline. Afterwards no attempt is left, and the
+/// acceptors are closed.
 std::map<int, tcp::socket> meet(asio::io_context& io, std::vector<tcp::acceptor>& acceptors, const RendezvousPlan& plan,
                                 std::chrono::milliseconds timeout);
 
@@ -45,8 +45,8 @@ std::map<int, tcp::socket> meet(asio::io_context& io, std::vector<tcp::acceptor>
 /// from here (IPv6 where we have none).
 std::vector<tcp::endpoint> by_promise(std::vector<tcp::endpoint> announced, const std::vector<LocalAddress>& ours);
 
-/// Makes the socket close when another program is executed: a child of ours must not keep a connection alive.
-/// Throws Error(transport).
+/// Makes the socket close when another program is executed: a child process must not keep a connection alive. Throws
+/// Error(transport).
 void close_on_exec(int fd);
 
 }  // namespace kolo::tcp

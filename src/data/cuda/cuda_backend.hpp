@@ -36,11 +36,10 @@
 // of the set on all its ranks with the same sentence, and the job goes on.
 //
 // Process sets. Slots, streams and tables are the rank's, a data plane and a communicator the set's. The batches of all
-// sets go through one pipeline, in the order of the log. Why no two sets can wait for each other: of all batches that
-// are not over, anywhere, take the first in the log. On each of its ranks everything before it is over, so it is first
-// in line there, on the host and on each stream, and its ranks wait for nobody but each other. A set that makes or ends
-// its communicator does so as a batch would, at its place in the log, and with nothing else of ours on the device:
-// what waited for the device there could wait for a kernel whose peer has not come to it yet.
+// sets go through one pipeline, in the order of the log. No two sets can therefore wait for each other: the oldest
+// unfinished batch heads every member's queue, on the host and on each stream, so its ranks wait only for each other. A
+// set makes or ends its communicator like a batch, at its place in the log, and with nothing else of Kolo's on the
+// device: otherwise it could wait there for a kernel whose peer has not reached it yet.
 //
 // What blocks under the driver's lock after that: the memory of an arena, milliseconds, while nothing of ours is on the
 // device; giving it back, which waits for the device; what a set's communicator takes to be destroyed; a launch, when a

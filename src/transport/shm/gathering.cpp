@@ -24,17 +24,17 @@ namespace kolo::shm {
 namespace {
 
 constexpr char kGreeting[] = "kolo node ";
-/// Between two calls of Gathering::check.
+/// The time between two calls of Gathering::check.
 constexpr std::chrono::milliseconds kCheckEvery{50};
-/// Beyond the ranks of the node, so many may be connected without having spoken; then the oldest gives way.
+/// How many connections, besides the ranks of the node, may be open without a greeting; then the oldest is closed.
 constexpr std::size_t kMostStrangers = 64;
 
-/// What a rank of the node says first, and what the leader answers.
+/// The first packet of a rank, and the leader's answer.
 std::string greeting(int local_rank, const std::string& job_key) {
   return kGreeting + std::to_string(local_rank) + ' ' + job_key;
 }
 
-/// The local rank of a greeting that knows the key; empty for a stranger's.
+/// The local rank of a greeting with the right key; empty for any other packet.
 std::optional<int> understand(const Packet& packet, const std::string& job_key) {
   int local_rank = 0;
   const std::size_t prefix = sizeof kGreeting - 1;
@@ -45,7 +45,7 @@ std::optional<int> understand(const Packet& packet, const std::string& job_key) 
   return local_rank;
 }
 
-/// The leader's wait for its node: whoever connects is heard as soon as he speaks, and keeps nobody else waiting.
+/// The leader's wait for its node: each connection is served when its packet has come, and delays no other.
 class Reception {
  public:
   Reception(LocalListener& listener, const Gathering& gathering)
@@ -76,7 +76,7 @@ class Reception {
       base::throw_errno("waiting for the ranks of this node", errno);
   }
 
-  /// Those that have spoken are ranks of this node, or closed.
+  /// Connections whose packet has come become members, or are closed.
   void hear() {
     for (std::size_t i = 0; i < silent_.size();) {
       if (!silent_[i].has_packet()) {
@@ -96,7 +96,7 @@ class Reception {
     try {
       hello = socket.try_receive();
     } catch (const PeerError&) {
-      return;  // a rank that hangs up tells by itself why
+      return;  // a rank that closes its socket reports the reason by itself
     }
     const std::optional<int> local_rank = hello ? understand(*hello, gathering_.job_key) : std::nullopt;
     if (!local_rank) return;
@@ -130,7 +130,7 @@ class Reception {
     }
   }
 
-  /// A descriptor that comes with a packet is lost when there is no room for it, so room is kept.
+  /// A descriptor that comes with a packet is lost if the process can open no more, so one is kept in reserve.
   void take_spare() {
     while (!spare_.valid()) {
       spare_.reset(::fcntl(listener_.fd(), F_DUPFD_CLOEXEC, 0));
@@ -139,7 +139,7 @@ class Reception {
     }
   }
 
-  /// The oldest of those who have not said anything; false when there is none.
+  /// Closes the oldest connection without a greeting; false if there is none.
   bool drop_one() {
     const auto oldest =
         std::find_if(silent_.begin(), silent_.end(), [](const LocalSocket& socket) { return !socket.has_packet(); });
@@ -163,7 +163,7 @@ class Reception {
   const Gathering& gathering_;
   std::vector<bool> here_;  // by local rank
   std::vector<Member> members_;
-  std::deque<LocalSocket> silent_;  // connected, and not heard yet
+  std::deque<LocalSocket> silent_;  // connected, without a greeting yet
   base::UniqueFd spare_;
 };
 

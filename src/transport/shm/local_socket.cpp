@@ -52,7 +52,7 @@ void set_send_timeout(int fd, base::Duration timeout) {
     base::throw_errno("setsockopt(SO_SNDTIMEO)", errno);
 }
 
-/// Nothing tells when a user's descriptors have arrived.
+/// The system does not signal when a user's descriptors have arrived.
 void wait_for_arrivals(base::Time deadline) {
   constexpr int kMilliseconds = 1;
   if (base::now() >= deadline) base::throw_errno("handing over a descriptor", ETOOMANYREFS);
@@ -102,9 +102,9 @@ void LocalSocket::await(short events, base::Time deadline, const std::function<v
 void LocalSocket::connect(const std::string& name, base::Time deadline) {
   socklen_t length = 0;
   const sockaddr_un address = address_of(name, length);
-  set_blocking(fd(), true);  // then the system waits for room in the listener's queue, which it does not poll for
+  set_blocking(fd(), true);  // a blocking connect waits for room in the listener's queue, which cannot be polled for
   while (true) {
-    // No time at all would mean without end.
+    // A timeout of 0 would mean no timeout.
     set_send_timeout(fd(), std::max<base::Duration>(deadline - base::now(), std::chrono::milliseconds(1)));
     if (::connect(fd(), reinterpret_cast<const sockaddr*>(&address), length) == 0) break;
     if (errno == ECONNREFUSED) throw PeerError(peer_name_ + " does not listen any more");
@@ -191,7 +191,7 @@ Peer LocalSocket::peer() const {
 LocalListener::LocalListener(int backlog) : fd_(make_socket()) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  // An address of nothing but the family asks the kernel for a free abstract name.
+  // An address that has only the family asks the kernel for a free abstract name.
   if (::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address.sun_family) != 0)
     base::throw_errno("naming a local socket", errno);
   if (::listen(fd_.get(), backlog) != 0) base::throw_errno("listening on a local socket", errno);

@@ -25,9 +25,9 @@ class PeerError final : public Error {
   explicit PeerError(const std::string& message) : Error(ErrorCode::transport, message) {}
 };
 
-/// What the kernel says about the process at the other end.
+/// The kernel's information about the process at the other end.
 struct Peer {
-  pid_t pid = 0;  ///< 0 when it is in a pid namespace that we do not see
+  pid_t pid = 0;  ///< 0 if it is in a pid namespace that this process does not see
   uid_t uid = 0;
 };
 
@@ -50,17 +50,17 @@ class LocalSocket {
   LocalSocket();
   explicit LocalSocket(base::UniqueFd fd) noexcept : fd_(std::move(fd)) {}
 
-  /// To the listener of this name. Waits while more processes want to connect than the listener has room for.
+  /// Connects to the listener of this name. Waits while the listener's queue is full.
   void connect(const std::string& name, base::Time deadline);
-  /// Who the peer is, for error messages: "rank 3".
+  /// The peer's name for error messages: "rank 3".
   void call_peer(std::string name) { peer_name_ = std::move(name); }
 
-  /// The system lets a user have only so many descriptors on their way (RLIMIT_NOFILE): waits until some have arrived.
+  /// If too many descriptors of the user are under way (RLIMIT_NOFILE), waits until some have arrived.
   void send(const std::string& bytes, const std::vector<int>& descriptors, base::Time deadline);
-  /// Calls `check` several times a second while it waits; ends the wait by what that throws.
+  /// Calls `check` several times a second while it waits. If `check` throws, the wait ends with that exception.
   Packet receive(
       base::Time deadline, const std::function<void()>& check = [] {});
-  /// What is there already.
+  /// A packet that is there already, if any.
   std::optional<Packet> try_receive();
   /// Whether `try_receive` has something to return, or to throw.
   [[nodiscard]] bool has_packet() const;
@@ -80,9 +80,9 @@ class LocalListener {
   explicit LocalListener(int backlog);
   /// The name, without the zero byte that makes it abstract.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Readable while somebody wants to connect.
+  /// Readable while a process wants to connect.
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// Nothing when nobody wants to connect.
+  /// Empty if no process wants to connect.
   std::optional<LocalSocket> try_accept();
 
  private:

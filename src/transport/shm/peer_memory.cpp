@@ -27,7 +27,7 @@
 namespace kolo::shm {
 namespace {
 
-/// Whether all was read; errno says why not.
+/// Whether all bytes were read; else errno says why.
 bool read_process(pid_t process, void* to, const void* from, std::size_t bytes) noexcept {
   auto* destination = static_cast<std::byte*>(to);
   auto source = reinterpret_cast<std::uintptr_t>(from);
@@ -47,14 +47,14 @@ bool read_process(pid_t process, void* to, const void* from, std::size_t bytes) 
   return true;
 }
 
-/// Whether the numbers in /proc are those by which this process knows others.
+/// Whether /proc uses the same process numbers as this process.
 bool sees_processes() noexcept {
   char text[32];
   const ssize_t length = ::readlink("/proc/self", text, sizeof text);
   return length > 0 && base::parse_number<pid_t>({text, static_cast<std::size_t>(length)}) == ::getpid();
 }
 
-/// What the system says of a thread, in a file of proc(5). Empty: nothing; errno says why.
+/// A thread's file in proc(5). Empty if it cannot be read; errno says why.
 std::array<char, 256> word_of(pid_t process, pid_t thread, const char* name) noexcept {
   std::array<char, 256> text{};
   std::snprintf(text.data(), text.size(), "/proc/%d/task/%d/%s", process, thread, name);
@@ -66,7 +66,7 @@ std::array<char, 256> word_of(pid_t process, pid_t thread, const char* name) noe
 
 constexpr std::array kFreezers = {"__refrigerator", "get_signal", "do_freezer_trap"};
 
-/// The state of a thread, as a letter: 'X' where there is none any more, '?' where the system does not tell.
+/// The state of a thread, as a letter: 'X' if it does not exist any more, '?' if the system does not tell.
 char state_of(pid_t process, pid_t thread) noexcept {
   const std::array<char, 256> text = word_of(process, thread, "stat");
   if (text[0] == '\0') return errno == ENOENT || errno == ESRCH ? 'X' : '?';
@@ -74,8 +74,8 @@ char state_of(pid_t process, pid_t thread) noexcept {
   return end != nullptr && end[1] == ' ' ? end[2] : '?';
 }
 
-/// Whether a thread that sleeps is frozen, with its container or its cgroup: by where it sleeps. Both versions of
-/// cgroups freeze threads outside of calls of the system.
+/// Whether a sleeping thread is frozen with its container or cgroup: the place at which it sleeps tells. Both versions
+/// of cgroups freeze threads outside system calls.
 bool is_frozen(pid_t process, pid_t thread) noexcept {
   const std::array<char, 256> place = word_of(process, thread, "wchan");
   return std::any_of(kFreezers.begin(), kFreezers.end(),
@@ -138,7 +138,7 @@ class ThreadPeers final : public transport::PeerMemory {
   [[nodiscard]] bool reads_by_system() const noexcept override { return false; }
 };
 
-/// What a rank is known by to those who try to read it.
+/// How other ranks address a rank when they try to read its memory.
 struct Sample {
   pid_t process = 0;
   std::uintptr_t address = 0;

@@ -4,9 +4,9 @@
 // copy.
 //
 // The system may not let a process read another's memory: another user, a container without the capability, Yama's
-// ptrace_scope. So it is tried once, when the context is made: each rank tells the others its process and where a
-// random number lies, and all must find everybody's. Writing is tried when there is something to write. A rank lets
-// others write only if it sees in /proc whether they are stopped.
+// ptrace_scope. It is therefore tried once, when the context is made: each rank tells the others its process and the
+// address of a random number, and each must be able to read all numbers. Writing is first tried when there is something
+// to write. A rank lets others write only if it can see in /proc whether they are stopped.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace kolo::shm {
 
-/// NodeLink::peer_memory between processes: meets twice.
+/// NodeLink::peer_memory between processes; calls `meet` twice.
 std::shared_ptr<transport::PeerMemory> read_between_processes(const core::Topology& topology,
                                                               const transport::Meeting& meet);
 /// The same between threads.

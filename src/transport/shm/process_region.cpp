@@ -14,7 +14,7 @@ namespace kolo::shm {
 
 namespace {
 
-/// Everybody's file, by local rank; as the leader.
+/// The leader: collects all ranks' files, by local rank.
 std::vector<base::UniqueFd> collect(LocalListener& listener, int own, const Gathering& gathering) {
   std::vector<Member> members = accept_members(listener, gathering);
   std::vector<int> files(members.size() + 1, own);
@@ -25,22 +25,22 @@ std::vector<base::UniqueFd> collect(LocalListener& listener, int own, const Gath
   return collected;
 }
 
-/// What a rank opens before anybody waits for it.
+/// The descriptors that a rank opens before other ranks wait for it.
 struct RegionParts {
   RegionParts(const core::Topology& topology, std::size_t bytes) : own(Segment::create(bytes)) {
     own.prefer_huge_pages();
     const auto ranks = static_cast<std::size_t>(topology.local_size());
     if (topology.is_leader()) {
       listener.emplace(topology.local_size());
-      require_descriptors(2 * (ranks - 1));  // of each other rank its socket and its file
+      require_descriptors(2 * (ranks - 1));  // for each other rank its socket and its file
     } else {
       socket.emplace();
       require_descriptors(ranks);
     }
   }
   Segment own;
-  std::optional<LocalListener> listener;  // the leader's
-  std::optional<LocalSocket> socket;      // the others'
+  std::optional<LocalListener> listener;  // only on the leader
+  std::optional<LocalSocket> socket;      // only on the others
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A region (transport/regions.hpp) whose parts are segments, however its ranks have come by each other's.
+// A region (transport/regions.hpp) whose parts are segments, between processes and between threads.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace kolo::shm {
 
 class Region final : public transport::SharedRegion {
  public:
-  /// `parts` by local rank in the world; the own one is null, and those of ranks that are no members.
+  /// `parts`: by local rank in the world; null for this rank, and for ranks that are no members.
   Region(Segment own, std::vector<std::shared_ptr<Segment>> parts)
       : bytes_(own.bytes()), own_(std::move(own)), parts_(std::move(parts)) {}
 
@@ -26,7 +26,7 @@ class Region final : public transport::SharedRegion {
     return part ? part->data() : own_.data();
   }
   void detach() noexcept override {
-    // Once: a second time the private pages would be lost.
+    // Only once: a second time the private pages would be lost.
     if (own_.data() != nullptr && parts_.size() > 1 && !std::exchange(is_detached_, true)) own_.make_private();
   }
   void release_own() noexcept override { own_.discard(); }

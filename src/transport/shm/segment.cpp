@@ -45,7 +45,7 @@ Segment Segment::create(std::size_t bytes) {
   check_file_limit(bytes);
   if (::ftruncate(segment.fd(), static_cast<off_t>(bytes)) != 0)
     base::throw_errno(of_size("sizing a shared segment to ", bytes), errno);
-  // A peer that shrank the file would have us killed by SIGBUS.
+  // If a peer shrank the file, SIGBUS would kill this process.
   if (::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     base::throw_errno(of_size("sealing a shared segment of ", bytes), errno);
   segment.bytes_ = bytes;
@@ -77,15 +77,19 @@ Segment Segment::anonymous(std::size_t bytes) {
 void Segment::make_private() noexcept {
   void* pages = ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_.get(), 0);
   if (pages == MAP_FAILED) return;
-  [[maybe_unused]] const int advised = ::madvise(pages, bytes_, MADV_DONTFORK);  // as before: it cannot fail now
-  // A private page shows what others write until it is written here. The write must change nothing, also where another
-  // thread of this process writes at this moment. Pages that the file does not have would take memory by it.
+  [[maybe_unused]] const int advised = ::madvise(pages, bytes_, MADV_DONTFORK);  // it has succeeded for this memory
+                                                                                 // before, so it does not fail now
+  // A private page shows what others write until this process writes it. Write every page without changing it, also if
+  // another thread of this process writes at the same time. Skip pages that the file does not have, because a write
+  // would allocate them.
   const auto detach = [this](off_t at, off_t end) {
     for (; at < end; at += static_cast<off_t>(base::kPageBytes))
       std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data_ + at)).fetch_or(0, std::memory_order_relaxed);
   };
   off_t at = ::lseek(fd(), 0, SEEK_DATA);
-  if (at < 0 && errno != ENXIO) return detach(0, static_cast<off_t>(bytes_));  // a system that cannot tell
+  if (at < 0 && errno != ENXIO)
+    return detach(0, static_cast<off_t>(bytes_));  // the system cannot tell which pages the
+                                                   // file has
   while (at >= 0) {
     const off_t end = ::lseek(fd(), at, SEEK_HOLE);
     detach(at, end);
@@ -106,13 +110,13 @@ void Segment::map_pages(int flags) {
   void* pages = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, fd(), 0);
   if (pages == MAP_FAILED) base::throw_errno(of_size("mapping ", bytes_), errno);
   data_ = static_cast<std::byte*>(pages);
-  // A forked child that went on as if it were this rank would write into its peers' results; so it has no segment.
+  // A forked child must not write into the peers' results as if it were this rank, so it does not get the segment.
   if (::madvise(pages, bytes_, MADV_DONTFORK) != 0)
     base::throw_errno(of_size("madvise(MADV_DONTFORK) of ", bytes_), errno);
 }
 
-/// Advice: where the system has no huge pages for shared memory it says so, and nothing is lost. A small segment would
-/// only become larger.
+/// Only advice: it may fail if the system has no huge pages for shared memory. A small segment would only become
+/// larger.
 void Segment::prefer_huge_pages() noexcept {
   constexpr std::size_t kWorthHugePages = std::size_t{16} << 20;
   if (bytes_ >= kWorthHugePages) static_cast<void>(::madvise(data_, bytes_, MADV_HUGEPAGE));

@@ -14,11 +14,11 @@ namespace kolo::shm {
 /// Zeroed, page aligned, unmapped by the destructor. All makers throw Error(transport), naming the size.
 class Segment {
  public:
-  /// A new anonymous file of `bytes`, whose size nobody can change any more, mapped. Not inherited by fork or exec.
+  /// A new anonymous file of `bytes`, whose size cannot be changed any more, mapped. Not inherited by fork or exec.
   static Segment create(std::size_t bytes);
   /// The mapping of another process's file, which must have this size.
   static Segment map(base::UniqueFd file, std::size_t bytes);
-  /// Pages of this process only, which a forked child does not get either. What is never touched takes no memory.
+  /// Pages of this process only, which a forked child does not get either. Untouched pages take no memory.
   static Segment anonymous(std::size_t bytes);
 
   Segment(Segment&& other) noexcept
@@ -30,16 +30,15 @@ class Segment {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// The file, or -1.
   [[nodiscard]] int fd() const noexcept { return file_.get(); }
-  /// Of a file whose descriptor is open: the same addresses now are private copies of its pages. Threads may read and
-  /// write meanwhile, and lose nothing. What was never touched, by anybody, is not copied, and takes no memory; it
-  /// still shows what others write there first. Where the system has no memory for the copies the mapping stays as it
-  /// is.
+  /// For a file whose descriptor is open: makes the mapping a private copy of the file's pages, at the same addresses.
+  /// Threads may read and write meanwhile. Pages that no process has touched are not copied; they still show what
+  /// others write there first. If the system has no memory for the copies, the mapping stays as it is.
   void make_private() noexcept;
-  /// Of a file whose descriptor is open: gives its pages back, whoever maps them, and unmaps it here.
+  /// For a file whose descriptor is open: gives its pages back, for all processes that map them, and unmaps it here.
   void discard() noexcept;
-  /// All of it will be used at about the same time: huge pages, if it is large.
+  /// Asks for huge pages if the segment is large. For memory that is used as a whole.
   void prefer_huge_pages() noexcept;
-  /// The mapping stays; nobody can be handed the file any more.
+  /// The mapping stays; the file cannot be passed to other processes any more.
   void close_file() noexcept { file_.reset(); }
 
  private:

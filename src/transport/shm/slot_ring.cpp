@@ -18,7 +18,7 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kSlotsAt = base::kPageBytes;
 constexpr std::size_t kTurns = kSlotsAt / kLine / transport::kStageCount;
 
-/// A page belongs to the memory next to the core that writes it first.
+/// The system places a page in the memory of the core that writes it first.
 void touch(std::byte* memory, std::size_t bytes) noexcept {
 #ifdef MADV_POPULATE_WRITE
   if (::madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return;  // all at once; since Linux 5.14
@@ -49,8 +49,8 @@ std::byte* SlotRing::slot(int local_rank, std::uint64_t chunk) const noexcept {
 }
 
 SlotRing::Counter& SlotRing::counter(transport::Stage stage, int local_rank) const noexcept {
-  // Not at the same place of each page: those lines would drive each other out of the cache, and all ranks are looked
-  // at.
+  // Ranks use different offsets in the page: lines at the same offset would evict each other from the cache, and all
+  // ranks' counters are read together.
   const std::size_t turn = static_cast<std::size_t>(local_rank) % kTurns;
   const std::size_t line = turn * transport::kStageCount + static_cast<std::size_t>(stage);
   return *reinterpret_cast<Counter*>(columns_[local_rank] + line * kLine);
@@ -61,12 +61,12 @@ transport::Place* SlotRing::places(int local_rank, std::uint64_t chunk) const no
   return reinterpret_cast<transport::Place*>(first) + chunk % slots_ * transport::kPlaces;
 }
 
-/// In the line of the counter that is looked at anyway.
+/// In the cache line of the counter that is read anyway.
 SlotRing::Counter& SlotRing::placed(int local_rank) const noexcept {
   return (&counter(transport::Stage::filled, local_rank))[1];
 }
 
-/// The bits of other chunks, which are constant from fill to take, may be read meanwhile.
+/// Peers may read the bits of other chunks meanwhile; those bits do not change from fill to take.
 void SlotRing::set_placed(std::uint64_t chunk, bool is) noexcept {
   const std::uint64_t bit = std::uint64_t{1} << chunk % slots_;
   Counter& bits = placed(local_rank_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data plane's slots and counters of one process set, laid out over memory that somebody else maps (a NodeLink's
+// The data plane's slots and counters of one process set, laid out over memory that is mapped elsewhere (a NodeLink's
 // segment).
 #pragma once
 
@@ -13,17 +13,18 @@
 
 namespace kolo::shm {
 
-/// In the first page of a rank's column lie its three counters, a cache line each, the first line also with the bits of
-/// `set_placed`; then come the slots and their places. All of it is written by that rank first,
-/// so that the system places it next to it.
+/// The first page of a rank's column has its three counters, in a cache line each; the first line also has the bits of
+/// `set_placed`. Then come the slots and their places. The rank writes all of it first, so that the system places it in
+/// memory near the rank.
 class SlotRing final : public transport::IntraNode {
  public:
-  /// When a rank's part of the memory is made available by the system.
+  /// When the system allocates a rank's part of the memory.
   enum class Pages : std::uint8_t { at_once, when_used };
 
-  /// `columns`: of the set's ranks of this node, page aligned, of `column_bytes` each; they outlive the ring. Where
-  /// they were used before, nobody uses them any more, and no rank looks at a peer's before that one has made its ring.
-  /// `slot_bytes` is a multiple of 64, `slots` at most 64. Every rank gives the same, but its own `local_rank`.
+  /// `columns`: those of the set's ranks on this node, page aligned, `column_bytes` each; they must outlive the ring.
+  /// If they were used before, no rank may use them any more, and no rank may read a peer's column before the peer has
+  /// made its ring. `slot_bytes` is a multiple of 64, `slots` at most 64. Every rank gives the same values, except
+  /// `local_rank`.
   SlotRing(base::Columns columns, int local_rank, std::size_t slot_bytes, std::uint64_t slots,
            Pages pages = Pages::at_once);
   /// A multiple of the page size.
@@ -54,7 +55,7 @@ class SlotRing final : public transport::IntraNode {
   std::uint64_t slots_;
   int local_rank_;
 
-  /// What all_reached saw: while the slowest has not moved, nobody else is looked at.
+  /// The last result of all_reached: while the slowest rank has not moved, no other counter is read.
   struct Seen {
     std::uint64_t least = 0;
     int slowest = 0;

@@ -99,7 +99,8 @@ void MailRoom::ring(Receiver& receiver) noexcept {
   if (const base::EventFd* bell = std::exchange(receiver.bell, nullptr)) bell->signal();
 }
 
-/// With the mutex held, like whoever rings: an operation is served before this, and seen here, or after it, and rings.
+/// Holds the mutex, as the thread that rings does: an operation is either served before this and seen here, or served
+/// later and rings.
 bool MailRoom::arm(int to, const base::EventFd& bell) {
   const base::MutexLock lock(mutex_);
   check_alive();

@@ -21,27 +21,28 @@
 
 namespace kolo::threads {
 
-/// What has been sent and not received, or the reverse, by receiver. Thread-safe.
+/// Messages without a receive, and receives without a message, by receiver. Thread-safe.
 class MailRoom {
  public:
   using Operation = transport::InterNode::Operation;
 
   void send(int from, int to, int tag, const std::byte* data, std::size_t bytes);
-  /// Asks for the next message from there; `data` is written when it arrives, at the latest before `arrived` says so.
+  /// Starts a receive of the next message from `from`. `data` is written before `arrived` returns true.
   void receive(int from, int to, int tag, std::byte* data, std::size_t bytes, Operation operation);
   /// True once when the receiver's operation has been served.
   bool arrived(int to, Operation operation);
-  /// From now on what is sent with this tag is kept for `hear`.
+  /// From now on messages with this tag are kept for `hear`.
   void listen(int to, int tag);
   struct Letter {
     int from = 0;
     std::vector<std::byte> data;
   };
-  /// The next of it.
+  /// The next message of that tag.
   std::optional<Letter> hear(int to);
-  /// Rings the receiver's bell, once, when one of its operations is served; false: one has been since it asked last.
+  /// Rings the receiver's bell once, when one of its operations is served. False: one has been served since the last
+  /// call.
   bool arm(int to, const base::EventFd& bell);
-  /// Forgets what `to` has asked for: after this nothing writes into its memory, nor rings its bell.
+  /// Forgets the receives of `to`: after this its memory is not written, and its bell is not rung.
   void forget(int to);
   void abort(const std::string& reason);
 
@@ -57,7 +58,7 @@ class MailRoom {
   };
 
   struct Receiver {
-    int listens = -1;  // a tag, or none
+    int listens = -1;  // the tag of `listen`, or -1
     std::deque<Letter> heard;
     std::vector<Operation> served;        // not yet asked for
     bool news = false;                    // something was served since `arm`
@@ -72,10 +73,10 @@ class MailRoom {
   base::Mutex mutex_;
   std::map<std::tuple<int, int, int>, Queue> queues_ KOLO_GUARDED_BY(mutex_);  // by receiver, sender, tag
   std::unordered_map<int, Receiver> receivers_ KOLO_GUARDED_BY(mutex_);
-  std::string aborted_ KOLO_GUARDED_BY(mutex_);  // why; empty while all is well
+  std::string aborted_ KOLO_GUARDED_BY(mutex_);  // the reason; empty if not aborted
 };
 
-/// One rank's end. One thread at a time.
+/// One rank's transport. One thread at a time.
 class ThreadInterNode final : public transport::InterNode {
  public:
   ThreadInterNode(std::shared_ptr<MailRoom> room, int rank) : room_(std::move(room)), rank_(rank) {}

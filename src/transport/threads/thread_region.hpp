@@ -15,7 +15,7 @@
 
 namespace kolo::threads {
 
-/// Where the threads of a node leave what the others may map: each part a second time, for the peers. Thread-safe.
+/// Passes parts between the threads of a node: each part's second mapping, for the peers. Thread-safe.
 class PartExchange {
  public:
   using Ticket = std::uint64_t;

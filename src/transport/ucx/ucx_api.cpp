@@ -18,12 +18,11 @@ namespace {
 
 constexpr const char* kFile = "libucp.so.0";
 constexpr const char* kDevices = "UCX_NET_DEVICES";
-/// TCP's segments: what is sent and what is received.
+/// The size of TCP's segments, for sending and receiving.
 constexpr const char* kSegment = "256k";
 constexpr std::array<const char*, 2> kSegments = {"UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE"};
 constexpr const char* kConnectsWithoutWaiting = "UCX_TCP_CONN_NB";
-/// From UCX 1.17 on settings of one transport are changed by their whole name, before by the name without that of the
-/// transport.
+/// From UCX 1.17 on a setting of one transport is changed by its whole name, before by its name without the transport.
 constexpr unsigned kMinorWithWholeNames = 17;
 
 void* load_file() {
@@ -47,7 +46,7 @@ void find(void* file, const char* name, Function& function) {
 
 ucp_request_param_t parameters() noexcept {
   ucp_request_param_t parameters{};
-  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;  // else UCX asks each time whose memory it is
+  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;  // without it UCX finds out the kind of memory each time
   parameters.memory_type = UCS_MEMORY_TYPE_HOST;
   return parameters;
 }
@@ -144,7 +143,7 @@ void Worker::make_context(const std::string& devices) {
   unsigned release = 0;
   calls_.get_version(&major, &minor, &release);
   const std::string_view prefix = minor >= kMinorWithWholeNames ? "UCX_" : "UCX_TCP_";
-  // Without TCP there is nothing to change, which is no error.
+  // Without TCP there is nothing to change; that is no error.
   const auto modify = [&](const char* name, const char* value) {
     static_cast<void>(calls_.config_modify(config, name + prefix.size(), value));
   };
@@ -228,7 +227,7 @@ Call Worker::send(ucp_ep_h endpoint, std::uint64_t tag, const std::byte* data, s
 }
 
 Call Worker::receive(std::uint64_t tag, std::uint64_t mask, std::byte* data, std::size_t bytes) noexcept {
-  ucp_request_param_t always_a_request = parameters();  // which tells what came
+  ucp_request_param_t always_a_request = parameters();  // the request gives the message's tag and length
   always_a_request.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   return begun(calls_.tag_receive(worker_, data, bytes, tag, mask, &always_a_request), true);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every call of UCX that Kolo makes, with its result checked. Nothing here decides anything.
+// All calls of UCX that Kolo makes. Results are checked. Nothing here makes decisions.
 //
-// The library is loaded when it is first wanted, and never linked. As it is loaded it installs handlers for signals,
-// and puts itself between the process and the kernel where memory is mapped; a linked one would do that before `main`,
-// in every program that uses Kolo. UCX_HANDLE_ERRORS=none and UCX_MEM_EVENTS=n keep it from both, and
-// UCX_LOG_LEVEL=error from a line of warning for each message that was under way when a job failed, unless the user has
-// set them. It is never unloaded: it has threads of its own.
+// The library is loaded when it is first needed, and never linked. When UCX is loaded, it installs signal handlers and
+// intercepts calls that map memory; a linked UCX would do that before `main`, in every program that uses Kolo.
+// UCX_HANDLE_ERRORS=none and UCX_MEM_EVENTS=n prevent both. UCX_LOG_LEVEL=error prevents a warning for each message
+// that was under way when a job failed. Kolo sets these three unless the user has. UCX is never unloaded, because it
+// has threads of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -20,23 +20,23 @@
 
 namespace kolo::ucx {
 
-/// "1.13": of the headers that this build was made with.
+/// "1.13": the version of the headers with which Kolo was built.
 [[nodiscard]] std::string built_version();
 
-/// The loaded library: one in a process, which lives as long as that. Thread-safe.
+/// The loaded library. There is one in a process, until the process ends. Thread-safe.
 class Library {
  public:
-  /// Loads it. Throws Error (transport) when there is none, or an older one than the headers.
+  /// Loads it. Throws Error (transport) if there is none, or if it is older than the headers.
   Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
   /// "1.13.1", of the library that runs.
   [[nodiscard]] std::string version() const;
-  /// Throws Error (transport) in a process that was forked after the library was loaded: its threads are not there, and
-  /// their locks may be held.
+  /// Throws Error (transport) in a process that was forked after the library was loaded: UCX's threads do not exist
+  /// there, and locks that they held stay held.
   void check_not_forked() const;
-  /// UCX's own words.
+  /// UCX's own text.
   [[nodiscard]] std::string describe(ucs_status_t status) const;
 
  private:
@@ -70,27 +70,26 @@ class Library {
 
   Calls calls_;
   pid_t process_;
-  mutable base::Mutex making_;  ///< held while a worker is made or destroyed: what UCX keeps for the process
+  mutable base::Mutex making_;  ///< held while a worker is made or destroyed: it protects UCX's process-wide state
 };
 
-/// A call that was begun.
+/// A started call.
 struct Call {
-  void* request = nullptr;  ///< null: it has ended, and the rest counts
+  void* request = nullptr;  ///< null: the call has ended, and the other members are valid
   bool receives = false;
   bool began = true;  ///< false: it failed at once
   ucs_status_t status = UCS_OK;
-  std::size_t bytes = 0;  ///< that came,
+  std::size_t bytes = 0;  ///< bytes that came,
   std::uint64_t tag = 0;  ///< with this tag
 };
 
-/// A context of UCX's and its one worker: a rank's. One thread at a time, which may change.
+/// A rank's UCX context with its one worker. One thread at a time, not always the same.
 class Worker {
  public:
   /// `devices`: the network interfaces that it may use, separated by commas; empty: all. UCX_NET_DEVICES wins.
-  /// TCP's segments are of 256 KiB, of what is sent as of what is received, unless the user has set one of them
-  /// (UCX_TCP_TX_SEG_SIZE, UCX_TCP_RX_SEG_SIZE; the same on all hosts). It connects without waiting, unless
-  /// UCX_TCP_CONN_NB says otherwise: where packets are lost, connecting takes the system two minutes. Throws Error
-  /// (transport).
+  /// TCP's segments have 256 KiB in both directions, unless the user has set one of them (UCX_TCP_TX_SEG_SIZE,
+  /// UCX_TCP_RX_SEG_SIZE; the same on all hosts). Connecting does not block, unless UCX_TCP_CONN_NB says otherwise: if
+  /// packets are lost, the system takes two minutes to connect. Throws Error (transport).
   Worker(const Library& library, const std::string& devices);
   /// All calls must have ended.
   ~Worker();
@@ -98,26 +97,26 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   [[nodiscard]] const Library& library() const noexcept { return library_; }
-  /// What others need to connect to it.
+  /// The address that others need to connect to it.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] int event_fd() const noexcept { return event_fd_; }
-  /// Moves what can be moved; whether that was anything.
+  /// Moves data. Returns whether anything moved.
   bool progress() noexcept;
-  /// Has `event_fd` become readable when something comes. False: something has come already; call `progress`, and try
-  /// again.
+  /// Makes `event_fd` readable when something comes from now on. False: something has come already; call `progress`,
+  /// and try again.
   [[nodiscard]] bool arm();
 
-  /// Begins to connect; what is sent meanwhile goes later. `on_error` is called inside `progress`, once, when the
-  /// connection has failed. Throws Error (transport).
+  /// Begins to connect; messages that are sent meanwhile wait for the connection. `on_error` is called inside
+  /// `progress`, once, when the connection has failed. Throws Error (transport).
   [[nodiscard]] ucp_ep_h connect(const std::string& address, ucp_err_handler_cb_t on_error, void* argument);
-  /// At once: what is open on the connection ends with UCS_ERR_CANCELED.
+  /// Closes the connection at once: what is open on it ends with UCS_ERR_CANCELED.
   [[nodiscard]] Call close(ucp_ep_h endpoint) noexcept;
   [[nodiscard]] Call send(ucp_ep_h endpoint, std::uint64_t tag, const std::byte* data, std::size_t bytes) noexcept;
-  /// From anybody whose tag agrees in the bits of `mask`.
+  /// Receives a message from any rank whose tag agrees in the bits of `mask`.
   [[nodiscard]] Call receive(std::uint64_t tag, std::uint64_t mask, std::byte* data, std::size_t bytes) noexcept;
   /// Whether the call has ended.
   [[nodiscard]] bool has_ended(Call& call) const noexcept;
-  /// The call ends soon: as if nothing had happened where it is too late, else with UCS_ERR_CANCELED.
+  /// Makes the call end soon: with UCS_ERR_CANCELED, or normally if it is too late.
   void cancel(const Call& call) noexcept;
 
  private:

@@ -15,15 +15,15 @@ namespace kolo::ucx {
 namespace {
 
 constexpr int kIndexBits = 32;
-/// Receives that listen at a time.
+/// How many receives listen at a time.
 constexpr std::size_t kEars = 4;
-/// Calls of UCX's progress in one pass, at most: others of the engine's want their turn.
+/// The most calls of UCX's progress in one pass: the engine has other work, too.
 constexpr int kMostMoves = 64;
-/// For how long cancelled calls are waited for at the end. They need nobody else.
+/// How long the end waits for cancelled calls, which need no other rank.
 constexpr std::chrono::seconds kPatienceAtTheEnd{1};
-/// How long one that meets others sleeps at most before it looks at the time.
+/// How long `meet` sleeps at most before it looks at the time.
 constexpr std::chrono::milliseconds kLongestSleep{1000};
-/// Of the messages in which ranks meet. The data plane's and the messages' tags are not negative.
+/// The tag of `meet`. All other tags are not negative.
 constexpr int kMeetingTag = -1;
 
 constexpr int kRankShift = 32;
@@ -42,24 +42,24 @@ UcxInterNode::UcxInterNode(std::unique_ptr<Worker> worker, int rank, const std::
     peers_[i].address = addresses[i];
     peers_[i].connected = addresses[i].empty();
   }
-  failed_.reserve(addresses.size());  // where they are noted nothing may be thrown
+  failed_.reserve(addresses.size());  // the code that appends to it must not throw
 }
 
 UcxInterNode::~UcxInterNode() {
   const bool in_peace = transfers_.size() == free_.size() && !abandoned_.load(std::memory_order_relaxed);
   const bool all_ended = (in_peace || are_connected()) && end();
   if (!in_peace || !all_ended) staging_.keep();
-  if (!all_ended) static_cast<void>(worker_.release());  // UCX still has calls that it would complete
+  if (!all_ended) static_cast<void>(worker_.release());  // UCX may still complete calls
 }
 
-/// Whether no connection is being made, by any rank to this one either.
+/// Whether no connection is being made, in either direction.
 bool UcxInterNode::are_connected() const noexcept {
   for (std::size_t rank = 0; rank < peers_.size(); ++rank)
     if (static_cast<int>(rank) != rank_ && !peers_[rank].connected) return false;
   return true;
 }
 
-/// Whether everything that was begun has ended.
+/// Whether all started calls have ended.
 bool UcxInterNode::have_ended() noexcept {
   bool all = true;
   for (Transfer& transfer : transfers_)
@@ -69,7 +69,7 @@ bool UcxInterNode::have_ended() noexcept {
   return all;
 }
 
-/// Closes the connections, and cancels what is open; whether all of that has ended. A receive that a message has begun
+/// Closes the connections, and cancels open calls. Returns whether all have ended. A receive that a message has begun
 /// to fill cannot be cancelled: it ends with the connection.
 bool UcxInterNode::end() noexcept {
   for (Peer& peer : peers_)
@@ -84,7 +84,7 @@ bool UcxInterNode::end() noexcept {
       if (base::now() >= until) return false;
       if (move() || !worker_->arm()) continue;
       ::pollfd ready{worker_->event_fd(), POLLIN, 0};
-      static_cast<void>(::poll(&ready, 1, 1));  // whatever it says, the next turn looks
+      static_cast<void>(::poll(&ready, 1, 1));  // its result does not matter: the next turn looks again
     }
   } catch (const Error&) {
     return false;
@@ -164,7 +164,7 @@ transport::InterNode::Operation UcxInterNode::receive(int rank, int tag, std::by
   return note(rank, bytes, worker_->receive(tag_of(rank, tag), kWholeMask, data, bytes));
 }
 
-/// Throws for a failure that is no peer's.
+/// Throws if the call failed for a reason other than a peer's end.
 void UcxInterNode::check_own(const Call& call) const {
   const bool is_own = call.status == UCS_ERR_NO_MEMORY || (call.receives && !call.began);
   if (call.status == UCS_OK || !is_own) return;
@@ -219,7 +219,7 @@ void UcxInterNode::listen(int tag, std::size_t bytes) {
   }
 }
 
-/// UCX matches messages with receives in the order in which they were opened, so the oldest is looked at alone.
+/// UCX matches messages with receives in the order in which they were opened, so only the oldest is tested.
 std::optional<transport::InterNode::Heard> UcxInterNode::hear() {
   std::vector<Ear>& ears = listener_.ears;
   if (ears.empty()) return std::nullopt;
@@ -234,7 +234,7 @@ std::optional<transport::InterNode::Heard> UcxInterNode::hear() {
   }
   listener_.heard = true;
   listener_.next = (listener_.next + 1) % ears.size();
-  if (ear.call.status != UCS_OK) {  // it was on its way, and its sender is gone
+  if (ear.call.status != UCS_OK) {  // the message was under way, and its sender is gone
     KOLO_CHECK(from >= 0 && static_cast<std::size_t>(from) < peers_.size()) << from;
     fail(from, ear.call.status);
     return std::nullopt;
@@ -257,13 +257,13 @@ void UcxInterNode::progress(base::Time now) {
   pace_.look(now, transfers_.size() - free_.size());
 }
 
-/// A failure that was kept may concern somebody by now. What has come, UCX says itself.
+/// A failure that was kept may have to be reported now. UCX itself says whether something has come.
 bool UcxInterNode::arm() {
   if (abandoned_.load(std::memory_order_relaxed)) return true;
   return !report() && worker_->arm();
 }
 
-/// Inside UCX's progress: the engine is told afterwards.
+/// Runs inside UCX's progress; the engine gets the report afterwards.
 void UcxInterNode::on_error(void* self, ucp_ep_h endpoint, ucs_status_t status) noexcept {
   auto& node = *static_cast<UcxInterNode*>(self);
   for (std::size_t rank = 0; rank < node.peers_.size(); ++rank)
@@ -277,7 +277,7 @@ void UcxInterNode::fail(int rank, ucs_status_t status) noexcept {
   failed_.push_back(rank);
 }
 
-/// Whether there was anything to tell.
+/// Reports failures to the engine. Returns whether there was one.
 bool UcxInterNode::report() {
   if (failed_.empty()) return false;
   const auto concerns = [this](int rank) { return expects_ || peers_[static_cast<std::size_t>(rank)].open > 0; };

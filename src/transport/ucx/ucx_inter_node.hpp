@@ -1,47 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bulk data between nodes by UCX: RDMA, TCP and what else UCX finds, and an event descriptor to sleep on.
+// Bulk data between nodes by UCX: RDMA, TCP or another of UCX's transports, with an event descriptor to sleep on.
 //
-// What moves. A message is one of UCX's tag-matched messages, of any size, out of staging memory and into it. The upper
-// half of UCX's tag is the sender's rank, the lower one Kolo's tag, so a receive matches one sender and one tag
-// exactly, and messages that are listened for match by the lower half alone. UCX keeps the order of what one rank sends
-// another with one tag. Active messages were the alternative: Kolo would then match by itself, and copy what comes
-// before it is asked for.
+// Messages. A message is one of UCX's tag-matched messages, of any size, from and to staging memory. The upper half of
+// UCX's tag is the sender's rank, the lower half Kolo's tag. A receive therefore matches one sender and one tag, and
+// messages that are listened for match by the lower half. UCX keeps the order of messages with the same sender,
+// receiver and tag. The alternative, active messages, would need a matching and a copy of Kolo's own.
 //
-// Over TCP messages of up to 256 KiB, which all of a chunk's are with the slots that Kolo chooses, go at once. UCX
-// would send those above some 64 KiB after a rendezvous, which saves no copy over TCP, and costs two messages more,
-// each as late as the rank on the other side looks: too late for ranks that nap. Its threshold there is a segment, so
-// segments are that long (ucx_api.hpp). A message that comes before it is asked for lies in UCX's memory until then;
-// there are never more of them than the open operations have. Other transports keep UCX's own thresholds: with RDMA a
-// rendezvous does save a copy.
+// Thresholds. Over TCP messages of up to 256 KiB go at once; with the slots that Kolo chooses, these are all messages
+// of a chunk. UCX would use a rendezvous from some 64 KiB on. Over TCP that saves no copy, and it costs two more
+// messages, each of which waits until the other rank looks: too late for ranks that nap. UCX's threshold is a segment,
+// so Kolo sets the segments' size (ucx_api.hpp). Other transports keep UCX's own thresholds: with RDMA a rendezvous
+// does save a copy.
 //
-// When. `progress` moves everything that can be moved, once in each pass of the engine; `test` only looks. Leaders make
-// their connections as the job starts (`meet`), where all ranks are told of a network that leads nowhere. Another
-// connection is made when a rank is first sent to or received from, and nothing waits for it: UCX keeps messages until
-// it is there. An engine sleeps on the event descriptor.
+// Progress. `progress` moves everything that can be moved, once in each pass of the engine; `test` only looks. Leaders
+// connect when the job starts (`meet`), so that a network that does not connect them is reported on all ranks. Other
+// connections are made at the first send or receive; UCX keeps messages until the connection exists. A message may
+// need its receiver (the first one for the connection, a long one for the receive). A completed send may still lie in
+// UCX's memory while a socket is full; the sender's descriptor becomes readable when it can go on. A rank without open
+// operations may therefore be needed by others, so the descriptor is always slept on (`serves_peers`). Nothing is
+// pushed or polled, with one exception: while a queue of UCX's shared memory is full, arming fails.
 //
-// Who waits for whom. Nobody inside here. But a message may need its receiver before it is gone (the first one needs
-// the connection, a long one needs the receive), and a send that has completed may still lie in UCX's own memory while
-// a socket is full: then the sender's descriptor becomes readable when it can go on. So a rank with nothing open may be
-// needed by others, and the transport asks to be slept on always (`serves_peers`). Nothing is pushed. Nobody polls,
-// but for UCX's shared memory (containers of one machine that are no node): while such a queue is full, arming fails.
+// Death of a rank. UCX reports the end of a connection inside `progress`: at once if the kernel closes the dead
+// process's sockets; after UCX's timeouts if a host vanishes (Kolo's control connections and deadlines are earlier).
+// The loss is reported if an operation is open with that rank, or if messages are expected from any rank. Otherwise it
+// is kept until then: a rank that has left closes its connections while others still leave, and that is no loss. Open
+// sends fail with the connection. A receive is not tied to a connection and stays open, and so do sends after the
+// loss; the engine ends them all.
 //
-// What if a rank dies. UCX reports the end of a connection: inside `progress`, at once, because the kernel closes the
-// dead process's sockets (unless a child that it has forked holds them: then Kolo's control connections tell, which a
-// child closes; UCX's cannot be listed); or when a transport has given up (a host that vanishes: by UCX's timeouts, and
-// Kolo's control connections and deadlines are earlier). The rank's loss is reported if something is open with it, or
-// messages are expected from anybody; otherwise it is kept until something is. For a rank that has left closes its
-// connections while others may still be on their way out, and that is no loss: nothing is open with it then. Sends that
-// were open fail with the connection. A receive is not tied to one and stays open. So do sends after the loss; the
-// engine ends them all.
+// The end. Open calls are cancelled, and connections are closed without asking the other side. After a failure staging
+// memory is kept until the process exits, because a peer may still write into it (UCX's shared memory writes by
+// address). UCX's worker and its sockets are then kept, too, unless every rank of another node has exchanged messages
+// with this one: UCX 1.13 aborts the process if a connection is closed while it is being made, and a rank cannot know
+// which peers are connecting.
 //
-// At the end what is open is cancelled and connections are closed without asking the other side: what all ranks have
-// completed needs none, and after a failure nobody may wait. After one, staging memory is kept until the process exits:
-// a peer may still write into it (UCX's shared-memory transports write by address). So is UCX's worker, with its
-// sockets, unless every rank of another node has exchanged messages with this one: UCX ends the process (1.13: an
-// assertion) where a connection is closed that is being made, and nobody can tell which others are making.
-//
-// A rank's context and worker are its own, also where ranks are threads: UCX locks nothing then.
+// Each rank has a context and a worker of its own, also where ranks are threads, so UCX needs no locks.
 #pragma once
 
 #include <atomic>
@@ -63,14 +56,14 @@ namespace kolo::ucx {
 
 class UcxInterNode final : public transport::InterNode {
  public:
-  /// `addresses`: what each rank's `Worker::address` says, by rank; empty for those with whom nothing is exchanged.
+  /// `addresses`: each rank's `Worker::address`, by rank; empty for ranks with which no data is exchanged.
   UcxInterNode(std::unique_ptr<Worker> worker, int rank, const std::vector<std::string>& addresses);
   ~UcxInterNode() override;
   UcxInterNode(const UcxInterNode&) = delete;
   UcxInterNode& operator=(const UcxInterNode&) = delete;
 
-  /// Exchanges a message with each of these ranks, which do the same; the ranks that have not answered by `until`, or
-  /// to which there is no way. Before the engine begins.
+  /// Exchanges a message with each of these ranks, which do the same. Returns the ranks that have not answered by
+  /// `until`, or that cannot be reached. Call it before the engine begins.
   [[nodiscard]] std::vector<int> meet(const std::vector<int>& ranks, base::Time until);
 
   std::byte* staging(std::size_t bytes) override { return staging_.take(bytes); }
@@ -91,7 +84,7 @@ class UcxInterNode final : public transport::InterNode {
   [[nodiscard]] int event_fd() const noexcept override { return worker_->event_fd(); }
   [[nodiscard]] bool serves_peers() const noexcept override { return true; }
   [[nodiscard]] bool arm() override;
-  /// While messages have been coming slowly for a while (transport/pace.hpp).
+  /// A nap while messages come slowly for a long time (transport/pace.hpp).
   [[nodiscard]] std::optional<std::chrono::nanoseconds> nap() noexcept override { return pace_.nap(receives_); }
 
  private:
@@ -110,7 +103,7 @@ class UcxInterNode final : public transport::InterNode {
     std::uint32_t generation = 0;
     int rank = 0;
     bool claimed = false;
-    bool failed = false;  ///< never completes
+    bool failed = false;  ///< the operation will never complete
   };
   struct Ear {
     std::byte* data = nullptr;
@@ -140,7 +133,7 @@ class UcxInterNode final : public transport::InterNode {
   std::unique_ptr<Worker> worker_;
   const int rank_;
   std::vector<Peer> peers_;  ///< by rank
-  std::vector<int> failed_;  ///< whose connections have failed, and that are not reported
+  std::vector<int> failed_;  ///< peers whose connection has failed and has not been reported
   transport::Staging staging_;
   std::vector<Transfer> transfers_;
   std::vector<std::size_t> free_;
