@@ -62,7 +62,7 @@ py::dict counters(const ProcessGroupKolo& self) {
   result["tensors"] = metrics.tensors;
   result["bytes"] = metrics.bytes;
   result["bytes_in_place"] = metrics.bytes_in_place;
-  result["expressed"] = metrics.expressed;
+  result["shortcuts"] = metrics.shortcuts;
   result["failures"] = metrics.failures;
   return result;
 }

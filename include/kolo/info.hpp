@@ -44,7 +44,7 @@ struct Setting {
 /// which they are tried, and which of them is taken.
 [[nodiscard]] KOLO_API std::vector<std::string> explain_start(const Options& options = {});
 
-/// Several lines for a person: version, place, nodes, transports and backends chosen.
+/// Several lines for a person: version, place, nodes, transports, backends and routes chosen.
 [[nodiscard]] KOLO_API std::string describe(const Group& group);
 [[nodiscard]] inline std::string describe() { return describe(current_context()); }
 
@@ -80,7 +80,7 @@ struct Metrics {
   std::uint64_t pushes = 0;  ///< how often a rank waited for data of another node for so long that all ranks were asked
                              ///< to move their transports
   std::uint64_t bytes_in_place = 0;  ///< of `bytes`: reduced in a GradientArena, without a copy
-  std::uint64_t expressed = 0;       ///< submissions that avoided the log: unnamed calls on one node
+  std::uint64_t shortcuts = 0;       ///< submissions that avoided the log: unnamed calls on one node
   // Messages between two ranks, also from a rank to itself, without those that were cancelled or expired. A short
   // message counts as sent before it is received.
   std::uint64_t messages_sent = 0;

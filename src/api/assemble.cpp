@@ -27,6 +27,8 @@
 #include "control/tcp/interfaces.hpp"
 #include "data/cpu/cpu_backend.hpp"
 #include "data/cpu/cpu_distance.hpp"
+#include "data/cpu/routes.hpp"
+#include "data/cpu/small.hpp"
 #include "data/kernels/past_cache.hpp"
 #include "transport/shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
@@ -88,6 +90,7 @@ Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
     // Checked in this step, so that all ranks fail; also on one node, which needs no network.
     const std::string& wanted = agreed.settings.interface;
     if (!wanted.empty()) tcp::select_addresses(tcp::local_addresses(), wanted);
+    const data::cpu::RouteTable check(agreed.settings.routes);
     const bool root = bootstrap.rank() == 0;
     return base::join_fields({KOLO_VERSION_STRING, base::machine_name(), root ? random_key() : std::string(),
                               root ? base::encode_shared(agreed.settings) : std::string()});
@@ -153,12 +156,9 @@ std::vector<int> decode_cpus(const std::string& text) {
   return cpus;
 }
 
-data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks, int ranks_a_cpu,
-                            kernels::PeerCopy to_peers) {
+data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks, kernels::PeerCopy to_peers) {
   data::cpu::Tuning tuning;
-  tuning.ranks_a_cpu = ranks_a_cpu;
   tuning.to_peers = to_peers;
-  tuning.flat_bytes = static_cast<std::size_t>(settings.flat_bytes);
   tuning.least_chunk_bytes = static_cast<std::size_t>(settings.chunk_bytes);
   tuning.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
   tuning.copied_past_cache_bytes =
@@ -184,10 +184,7 @@ void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, c
   KOLO_LOG(logger, info) << "CPU tensors: " << engine.world()->plane;
   if (engine.device() != nullptr) KOLO_LOG(logger, info) << "GPU tensors: " << engine.device()->describe();
   if (topology.size > 1 && topology.node_count() == 1) {
-    KOLO_LOG(logger, info) << "peers' memory: "
-                           << (reads_peers ? "may be read (KOLO_DIRECT_BYTES " +
-                                                 std::to_string(engine.settings().direct_bytes) + ")"
-                                           : std::string("not read"));
+    KOLO_LOG(logger, info) << "peers' memory: " << (reads_peers ? "may be read" : "not read");
   }
 }
 
@@ -199,6 +196,7 @@ class Assembly {
       : bootstrap_(bootstrap), regions_(std::move(regions)) {
     Agreement agreed = agree(bootstrap, options);
     parts_.settings = std::move(agreed.settings);
+    routes_.emplace(parts_.settings.routes);
     parts_.logger = make_logger(parts_.settings, options, bootstrap.rank(), agreed.warnings);
     parts_.topology =
         core::make_topology(bootstrap.rank(), agreed.machines, static_cast<int>(parts_.settings.ranks_per_node));
@@ -210,9 +208,9 @@ class Assembly {
   /// Used once.
   std::shared_ptr<detail::ContextImpl> start(std::unique_ptr<bootstrap::Bootstrap>&& bootstrap) {
     introduce();
-    parts_.layout =
-        engine::node_layout(parts_.settings, parts_.topology,
-                            shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)), kRings);
+    parts_.layout = engine::node_layout(parts_.settings, parts_.topology,
+                                        shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)),
+                                        kRings, routes_->longest_small(parts_.topology.local_size()));
     parts_.link = bootstrap_.join_node(parts_.topology, parts_.layout.bytes(), job_key_, patience_);
     find_distances();
     connect();
@@ -221,22 +219,31 @@ class Assembly {
     auto connections = std::make_unique<const ClosedInChildren>(list_connections());
     std::shared_ptr<engine::Engine> engine;
     bootstrap::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
+      parts_.make_small_calls = [table = *routes_, to_peers = parts_.to_peers](core::ShortcutMemory memory) {
+        const data::cpu::Routes routes(table, memory.ranks());
+        return std::make_unique<data::cpu::CpuSmallCalls>(std::move(memory), routes, to_peers);
+      };
       parts_.make_plane = [make = plane_maker(0)](const engine::PlaneSite& site) { return make(site)(); };
 #ifdef KOLO_HAS_CUDA
       make_device_backend();
 #endif
-      const bool reads_peers = parts_.peers != nullptr;
       engine = engine::Engine::make(std::move(parts_));
-      tell(*engine, bootstrap_, carrier_, reads_peers);
+      tell(*engine, bootstrap_, carrier_, reads_peers_);
       return {};
     });
     engine->begin();
     bootstrap->close();
     return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_,
-                                                 std::move(connections), carrier_);
+                                                 std::move(connections), carrier_, describe_routes());
   }
 
  private:
+  /// A line a collective.
+  [[nodiscard]] std::string describe_routes() const {
+    std::string text;
+    for (const std::string& one : routes_->describe(bootstrap_.size(), reads_peers_)) text += "  " + one + "\n";
+    return text;
+  }
   [[nodiscard]] bool talks() const { return parts_.topology.node_count() > 1 && parts_.topology.is_leader(); }
 
   [[nodiscard]] std::vector<int> list_connections() const {
@@ -274,8 +281,8 @@ class Assembly {
     parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
   }
 
-  /// Decides whether data for peers of this node is written past the cache: by a majority of the ranks that could
-  /// measure it. A rank that shares its CPU with others cannot.
+  /// Decides whether data for peers of this node is written past the cache, or stays in a cache that they share: by a
+  /// majority of the ranks that could measure it. A rank that shares its CPU with others cannot.
   void find_distances() {
     using data::cpu::CpuDistance;
     const std::vector<std::vector<int>>& nodes = parts_.topology.nodes;
@@ -294,6 +301,7 @@ class Assembly {
       votes += one == "far" ? 1 : one == "near" ? -1 : 0;
     }
     if (votes > 0) parts_.to_peers = kernels::PeerCopy(kernels::PeerCopy::Way::past_cache);
+    if (votes < 0) routes_.emplace(parts_.settings.routes, base::shared_cache_bytes());
   }
 
   /// The world's columns in the memory of the node.
@@ -323,10 +331,13 @@ class Assembly {
     }
     const auto has_peers = [](const std::vector<int>& node) { return node.size() > 1; };
     const std::vector<std::vector<int>>& nodes = parts_.topology.nodes;
-    if (parts_.settings.direct_bytes > 0 && std::any_of(nodes.begin(), nodes.end(), has_peers)) {
+    const std::optional<std::uint64_t> read_above = routes_->messages_read_above(parts_.topology.size);
+    if (read_above && std::any_of(nodes.begin(), nodes.end(), has_peers)) {
+      parts_.read_above = *read_above;
       parts_.peers = parts_.link->peer_memory(
           [this](const std::string& mine) { return bootstrap_.exchange("peer memory", mine, patience_); });
     }
+    reads_peers_ = parts_.peers != nullptr;
   }
 
   /// The interfaces by which control connections of this machine reach other machines.
@@ -343,8 +354,8 @@ class Assembly {
   /// A function that makes a process set's data plane: the first (0) for tensors of the CPU, the second (1) for tensors
   /// of a device. The engine keeps it.
   [[nodiscard]] engine::MakeLatePlane plane_maker(std::size_t which) const {
-    return [which, regions = regions_, inter = inter_,
-            tuning = tuning_of(parts_.settings, parts_.topology.local_size(), ranks_a_cpu_, parts_.to_peers),
+    return [which, regions = regions_, inter = inter_, table = *routes_,
+            tuning = tuning_of(parts_.settings, parts_.topology.local_size(), parts_.to_peers),
             slot_bytes = slot_bytes_, slots = slots_](const engine::PlaneSite& site) {
       const bool is_world = site.number == 0;
       auto ring = std::make_shared<shm::SlotRing>(
@@ -353,6 +364,7 @@ class Assembly {
       data::cpu::CpuBackendOptions options;
       if (which == 0) options.regions = regions;
       options.tuning = tuning;
+      options.routes = data::cpu::Routes(table, site.topology.size);
       options.first_tag = static_cast<int>(kRings * site.number + which) * static_cast<int>(slots);
       if (!is_world) {
         options.members = site.members;
@@ -422,6 +434,8 @@ class Assembly {
   std::size_t slot_bytes_ = 0;
   std::int64_t slots_ = 0;
   int ranks_a_cpu_ = 0;
+  std::optional<data::cpu::RouteTable> routes_;
+  bool reads_peers_ = false;
 };
 
 }  // namespace

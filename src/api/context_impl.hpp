@@ -48,12 +48,13 @@ class Membership {
 class ContextImpl {
  public:
   /// `connections`: descriptors by which others notice the end of this process. `carrier`: the description of the
-  /// transport between nodes; empty with one node.
+  /// transport between nodes; empty with one node. `routes`: those inside a node, a line for each collective.
   ContextImpl(std::unique_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<engine::Engine> engine,
               std::shared_ptr<transport::NodeLink> link, std::shared_ptr<transport::Regions> regions,
-              std::unique_ptr<const api::ClosedInChildren> connections, std::string carrier)
+              std::unique_ptr<const api::ClosedInChildren> connections, std::string carrier, std::string routes)
       : bootstrap_(std::move(bootstrap)), link_(std::move(link)), regions_(std::move(regions)),
-        engine_(std::move(engine)), connections_(std::move(connections)), carrier_(std::move(carrier)) {}
+        engine_(std::move(engine)), connections_(std::move(connections)), carrier_(std::move(carrier)),
+        routes_(std::move(routes)) {}
 
   /// Releases everything, after `close`. Groups may still hold the rest.
   void dissolve() noexcept {
@@ -71,6 +72,7 @@ class ContextImpl {
   [[nodiscard]] const std::shared_ptr<transport::Regions>& regions() const noexcept { return regions_; }
   [[nodiscard]] std::string describe_bootstrap() const { return bootstrap_->describe(); }
   [[nodiscard]] const std::string& describe_carrier() const noexcept { return carrier_; }
+  [[nodiscard]] const std::string& describe_routes() const noexcept { return routes_; }
   /// Ends the engine. If an exception ends the context (`reason` is not empty), or with `hurry`, it does not wait for
   /// the others. Not inside a callback of on_done.
   void close(const std::string& reason, bool hurry = false) noexcept;
@@ -91,6 +93,7 @@ class ContextImpl {
   std::shared_ptr<engine::Engine> engine_;
   std::unique_ptr<const api::ClosedInChildren> connections_;
   const std::string carrier_;
+  const std::string routes_;
   bool of_job_ = false;
 };
 

@@ -87,7 +87,9 @@ std::string describe(const Group& group) {
        << describe_nodes(topology)  //
        << "control: shared memory within a node" << (topology.node_count() > 1 ? ", TCP between nodes" : "") << "\n"
        << (carrier.empty() ? "" : "between nodes: " + carrier + "\n")  //
-       << "CPU backend: " << engine.world()->plane << "\n";
+       << "CPU backend: " << engine.world()->plane << "\n"
+       << "routes inside a node, as KOLO_ROUTES gives them; slots take the rest:\n"
+       << group.impl().describe_routes();
   if (engine.device() != nullptr) text << "CUDA backend: " << engine.device()->describe() << "\n";
   return text.str();
 }

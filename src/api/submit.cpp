@@ -125,8 +125,8 @@ class BlockingCall {
   BlockingCall(const BlockingCall&) = delete;
   BlockingCall& operator=(const BlockingCall&) = delete;
   /// Whether the call has avoided the log.
-  [[nodiscard]] bool express(const engine::ExpressCall& call) {
-    return engine_.submitter().express(set_, reserved_, call);
+  [[nodiscard]] bool take_shortcut(const data::SmallCall& call) {
+    return engine_.submitter().take_shortcut(set_, reserved_, call);
   }
   void give_to_log(const std::shared_ptr<detail::HandleState>& operation) {
     is_over_ = true;
@@ -147,10 +147,12 @@ void run_by_log(engine::Engine& engine, BlockingCall& reserved, const std::share
   finish(engine, *operation, result);
 }
 
-/// Makes a call on the CPU's memory by the express, if that is possible. Returns whether it did.
-bool run_by_express(BlockingCall& reserved, Request& request) {
+data::Piece piece_of(const engine::Buffer& buffer) { return {buffer.input, buffer.output, buffer.elements}; }
+
+/// Makes a call on the CPU's memory by the shortcut, if that is possible. Returns whether it did.
+bool run_by_shortcut(BlockingCall& reserved, Request& request) {
   const core::Signature& signature = request.signature;
-  engine::ExpressCall call;
+  data::SmallCall call;
   call.kind = signature.kind;
   call.op = signature.op;
   call.prescale = signature.prescale;
@@ -159,16 +161,16 @@ bool run_by_express(BlockingCall& reserved, Request& request) {
   if (!signature.tensors.empty()) {
     call.dtype = signature.tensors.front().dtype;
     call.shape = signature.tensors.front().shape;
-    call.buffer = request.buffers.front();
+    call.tensor = piece_of(request.buffers.front());
   }
   call.splits = request.outputs.splits;
   call.output_elements = request.outputs.first.output_elements;
   call.make_room = [&](const std::vector<std::int64_t>& parts) {
     if (request.outputs.splits.empty())
-      return request.outputs.first.of_gather(call.kind, parts, call.dtype, call.buffer.output);
-    return request.outputs.first.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
+      return request.outputs.first.of_gather(call.kind, parts, call.dtype, call.tensor.output);
+    return request.outputs.first.of_alltoall(call.kind, parts, call.dtype, call.tensor.output);
   };
-  return reserved.express(call);
+  return reserved.take_shortcut(call);
 }
 
 bool same_bits(double a, double b) noexcept {
@@ -226,20 +228,20 @@ void set_call(detail::HandleState& operation, const Plain& plain) {
   operation.timeout = plain.call.timeout;
 }
 
-engine::ExpressCall express_call(const Plain& plain) {
+data::SmallCall small_call(const Plain& plain) {
   const detail::CallParts& call = plain.call;
-  engine::ExpressCall express;
-  express.kind = plain.kind;
-  express.op = call.op;
-  express.prescale = call.prescale;
-  express.postscale = call.postscale;
-  express.root = call.root;
+  data::SmallCall small;
+  small.kind = plain.kind;
+  small.op = call.op;
+  small.prescale = call.prescale;
+  small.postscale = call.postscale;
+  small.root = call.root;
   with_input(call, [&](const auto& in) {
-    express.dtype = in.dtype();
-    express.shape = in.shape();
+    small.dtype = in.dtype();
+    small.shape = in.shape();
   });
-  express.buffer = buffer_of(plain);
-  return express;
+  small.tensor = piece_of(buffer_of(plain));
+  return small;
 }
 
 void check_usable(engine::Engine& engine, bool waits) {
@@ -298,7 +300,7 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
   return operation;
 }
 
-/// Whether a checked call without a name is one that the express can make.
+/// Whether a checked call without a name may take the shortcut.
 bool may_avoid_log(const Request& request) noexcept {
   return request.device.kind == DeviceKind::cpu && request.signature.wire == core::Wire::own && request.members.empty();
 }
@@ -312,7 +314,7 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
     check_usable(engine, true);
     BlockingCall reserved(engine, set);
     engine.check_usable();  // the wait for the reservation may have been long
-    if (reserved.express(express_call(plain))) return;
+    if (reserved.take_shortcut(small_call(plain))) return;
     return run_by_log(engine, reserved, make_call(engine, set, make_request(set, {}, call)), result);
   }
   Request request = make_request(set, {}, call);
@@ -325,7 +327,7 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   }
   BlockingCall reserved(engine, set);
   engine.check_usable();  // the wait for the reservation may have been long
-  if (!run_by_express(reserved, request))
+  if (!run_by_shortcut(reserved, request))
     return run_by_log(engine, reserved, make_call(engine, set, std::move(request)), result);
   if (result != nullptr && request.outputs.first.owns_result)
     *result = {std::move(request.outputs.first.result), std::move(request.outputs.received)};

@@ -4,7 +4,7 @@
 //
 //   start_named            by its name; a blocking call waits for it
 //   start_unnamed          asynchronous, without a name: the order of the group's calls is the name
-//   run_blocking_unnamed   also in the order of the calls; without the log if possible (control/express.hpp)
+//   run_blocking_unnamed   also in the order of the calls; without the log if possible (control/shortcut.hpp)
 //
 // Prepared requests are submitted in prepared.cpp.
 #pragma once

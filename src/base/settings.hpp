@@ -57,12 +57,10 @@ struct Settings {
   Transport transport = Transport::automatic;
   std::int64_t slot_bytes = 0;
   std::int64_t slots = 0;
-  std::int64_t flat_bytes = std::int64_t{8} << 10;
+  std::string routes;
   std::int64_t chunk_bytes = std::int64_t{32} << 10;
   std::int64_t past_cache_bytes = std::int64_t{4} << 20;
   std::int64_t step_bytes = std::int64_t{16} << 10;
-  std::int64_t express_bytes = std::int64_t{64} << 10;
-  std::int64_t direct_bytes = std::int64_t{8} << 10;
   std::int64_t message_ring_bytes = std::int64_t{256} << 10;
   std::int64_t log_ring_bytes = std::int64_t{1} << 20;
   std::int64_t mailbox_capacity = 4096;

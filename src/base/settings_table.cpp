@@ -83,9 +83,13 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_SLOTS", &S::slots, Type::integer, 0, 64, kShared, "",
      "How many slots a rank has: how many chunks are under way at once; 0 chooses 4 on one machine and 16 on several, "
      "and 1 is 2."},
-    {"KOLO_FLAT_BYTES", &S::flat_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "Up to how many bytes every rank of a node reduces everything by itself, instead of one share that it then gives "
-     "to the others."},
+    {"KOLO_ROUTES", &S::routes, Type::text, 0, 0, kShared, "",
+     "Which sizes of which collective take which route inside a node, where that is not as `kolo-info` prints it: "
+     "`allreduce:0-1K=small,none=flat;message:32K-=peers`. An entry names a collective (or `message`, or `*`: all that "
+     "have the route), perhaps numbers of ranks (`reduce@2-4:...`), and the sizes of some routes, both ends included. "
+     "A call takes the first of these that it can take: `small`, through cache lines without the log, if it is "
+     "blocking and has no name; `flat`, every rank reduces everything by itself; else slots in shared memory. Messages "
+     "take `peers`, read in the sender's memory, if the system permits it; else a ring in shared memory."},
     {"KOLO_CHUNK_BYTES", &S::chunk_bytes, Type::bytes, 256, 16 * kMi, kShared, "",
      "The smallest chunk into which an all-reduce is cut so that copying and reducing overlap."},
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",
@@ -95,13 +99,6 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_STEP_BYTES", &S::step_bytes, Type::bytes, 0, kGi, kShared, "",
      "How many bytes more a small all-reduce between nodes may send to save one step of communication: about the "
      "bandwidth of the link times its latency."},
-    {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "Unnamed blocking calls of up to this many bytes on one node send their data together with their readiness, and "
-     "avoid the log once the group's unnamed call before is over; 0 sends all calls through the log."},
-    {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
-     "Messages between two ranks of a node are read from the sender's memory if they have more than this many bytes "
-     "(and more than 8 KiB), and the system permits it; shorter ones are copied through shared memory. 0: none is "
-     "read."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",

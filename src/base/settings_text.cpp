@@ -3,7 +3,6 @@
 // Settings as text: how a value of each type is written and read.
 #include <array>
 #include <charconv>
-#include <limits>
 #include <optional>
 
 #include "base/check.hpp"
@@ -13,32 +12,8 @@
 namespace kolo::base {
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return result;
-}
-
-/// Digits, then nothing or one of K M G T, which "B" or "iB" may follow; all are powers of 1024.
-std::optional<std::int64_t> parse_bytes(std::string_view text) {
-  const std::string all = lower(text);
-  const std::size_t digits = all.find_first_not_of("0123456789");
-  const auto number = parse_number<std::int64_t>(std::string_view(all).substr(0, digits));
-  if (!number) return std::nullopt;
-  if (digits == std::string::npos) return number;
-  const std::size_t power = std::string_view("kmgt").find(all[digits]);
-  if (power == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = std::string_view(all).substr(digits + 1);
-  if (!rest.empty() && rest != "b" && rest != "ib") return std::nullopt;
-  const int shift = 10 * (static_cast<int>(power) + 1);
-  if (*number > (std::numeric_limits<std::int64_t>::max() >> shift)) return std::nullopt;
-  return *number << shift;
-}
-
 std::optional<bool> parse_boolean(std::string_view text) {
-  const std::string word = lower(text);
+  const std::string word = in_lower_case(text);
   if (word == "1" || word == "true" || word == "yes" || word == "on") return true;
   if (word == "0" || word == "false" || word == "no" || word == "off") return false;
   return std::nullopt;
@@ -49,16 +24,6 @@ std::string number_text(double number) {
   const auto result = std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   KOLO_CHECK(result.ec == std::errc()) << "no room for a number";
   return {text.data(), result.ptr};
-}
-
-std::string bytes_text(std::int64_t bytes) {
-  constexpr std::string_view kSuffixes = "KMGT";
-  std::string suffix;
-  for (std::size_t i = 0; i < kSuffixes.size() && bytes != 0 && bytes % 1024 == 0; ++i) {
-    bytes /= 1024;
-    suffix = kSuffixes[i];
-  }
-  return std::to_string(bytes) + suffix;
 }
 
 constexpr std::array kGpuBackends{GpuBackend::nccl, GpuBackend::staged};
@@ -196,11 +161,11 @@ bool set_from_text(const SettingRow& row, Settings& settings, std::string_view t
   case SettingType::secret:
     return set_value(row, settings, std::optional(std::string(text)));
   case SettingType::log_level:
-    return set_value(row, settings, parse_log_level(lower(text)));
+    return set_value(row, settings, parse_log_level(in_lower_case(text)));
   case SettingType::gpu_backend:
-    return set_value(row, settings, parse_choice(kGpuBackends, lower(text)));
+    return set_value(row, settings, parse_choice(kGpuBackends, in_lower_case(text)));
   case SettingType::transport:
-    return set_value(row, settings, parse_choice(kTransports, lower(text)));
+    return set_value(row, settings, parse_choice(kTransports, in_lower_case(text)));
   }
   KOLO_UNREACHABLE();
 }

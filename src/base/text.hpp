@@ -6,6 +6,7 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
 #include <locale>
 #include <optional>
 #include <sstream>
@@ -39,5 +40,12 @@ template <class Number>
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
 }
+
+/// ASCII letters alone.
+[[nodiscard]] std::string in_lower_case(std::string_view text);
+/// Digits, then nothing or one of K M G T, which "B" or "iB" may follow; all are powers of 1024.
+[[nodiscard]] std::optional<std::int64_t> parse_bytes(std::string_view text);
+/// The shortest that reads back as the same: "64K".
+[[nodiscard]] std::string bytes_text(std::int64_t bytes);
 
 }  // namespace kolo::base

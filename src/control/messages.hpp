@@ -169,7 +169,7 @@ struct Departed {
 // order in which they were made. A call is identified by its number in the sequence, from 1. Such calls have no ids, no
 // rounds and no plans.
 //
-//   express  A short blocking call may avoid the log (express.hpp). Then all members avoid it, while nothing of the
+//   shortcut A short blocking call may avoid the log (shortcut.hpp). Then all members avoid it, while nothing of the
 //            sequence is in flight in the log. Its number is therefore missing on every link, between two messages.
 //   up       `SequenceGrown` says which calls follow those of the message before: how many of which signature, one
 //            after another. Each link has its own numbers for signatures, which the sender gives (sequence.hpp). A
@@ -255,7 +255,7 @@ struct Joined {
   std::uint64_t steps = 0;              ///< how many steps the rank has ended in the set
   std::vector<Submission> submissions;  ///< by name, ascending
   core::Round calls = 0;                ///< the last call of its sequence that the rank has made, by the log or by the
-                                        ///< express
+                                        ///< shortcut
   bool counts = false;                  ///< averages count this rank while it is absent
   core::Round sequence = 0;             ///< the last call that the rank has given to the log
 };

@@ -14,7 +14,7 @@
 //
 // Calls without a name (`call`) have no slots: they are numbered, and run or fail in the order of their numbers
 // (`RunCalls`, `FailCall`), except that a rank's last calls fail together when another rank has left (`FailLastCalls`).
-// Calls that avoid the log (express.hpp) do not pass through here, and their numbers are missing.
+// Calls that avoid the log (shortcut.hpp) do not pass through here, and their numbers are missing.
 //
 // A rank that is out of data joins (`join`; messages.hpp). Until all have joined it submits nothing in that set, and
 // executes the others' batches: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank is one
@@ -175,8 +175,8 @@ class Participant {
   /// sequence was in flight.
   void call(core::SetId set, const std::shared_ptr<const core::Signature>& signature, core::Round first,
             std::uint64_t count = 1);
-  /// All calls of the set's sequence up to this one are over on this rank, by the log or by the express. Call it before
-  /// `leave`.
+  /// All calls of the set's sequence up to this one are over on this rank, by the log or by the shortcut. Call it
+  /// before `leave`.
   void pass(core::SetId set, core::Round last);
   /// A call of the set's sequence, in flight, has waited for `waited_s` seconds; `running`: its batch has been handed
   /// out.

@@ -153,7 +153,7 @@ void ControlLoop::end_step(core::SetId set) {
 
 void ControlLoop::leave() {
   engine_.ending.leave();
-  engine_.sets.close_express();  // later calls fail on this rank alone
+  engine_.sets.close_shortcuts();  // later calls fail on this rank alone
   for (const auto& [set, last] : engine_.sets.avoided()) engine_.participant.pass(set, last);
   engine_.participant.leave();
 }
@@ -236,7 +236,7 @@ bool ControlLoop::read_log() {
     engine_.participant.on_log(entry, actions_);  // refuses what no log can hold
     engine_.sets.on_log(entry);
     if (!engine_.participant.departed().empty()) {
-      engine_.sets.close_express();
+      engine_.sets.close_shortcuts();
       engine_.messenger.on_departed(engine_.participant.departed(),
                                     base::now() + base::from_seconds(engine_.settings.latch_timeout_s));
     }
@@ -425,7 +425,7 @@ bool ControlLoop::judge_losses() {
 /// Operations that are not in the log will never run.
 void ControlLoop::close_log() {
   engine_.open.waiters.note_change();  // a peer's end closes it outside a pass, too
-  engine_.sets.close_express();
+  engine_.sets.close_shortcuts();
   if (engine_.ending.is_leaving()) {
     engine_.ending.close(Status(ErrorCode::shut_down, "the job was shut down"));
     return;  // what is open ends with the engine

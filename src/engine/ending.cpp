@@ -49,7 +49,7 @@ void Ending::record(const Status& status) {
   recorded_.store(true, std::memory_order_release);
   due = base::Time::max();
   abort_due = true;
-  sets_.close_express();  // before anything is over because of that
+  sets_.close_shortcuts();  // before anything is over because of that
   open_.waiters.note_change();
   if (inter_ != nullptr) inter_->abandon();
   deferred_.log(LogLevel::error, status.message());

@@ -51,12 +51,12 @@ Metrics Engine::metrics() {
   const Driving::HandOver after(driving_);
   Metrics metrics = state_.tally.counted();
   const control::ParticipantCounters& counters = state_.participant.counters();
-  const Sets::Expressed expressed = state_.sets.expressed();
-  metrics.expressed = expressed.calls;
-  metrics.submissions += expressed.calls;
-  metrics.tensors += expressed.calls;
-  metrics.driven_by_waiters += expressed.calls;
-  metrics.bytes += expressed.bytes;
+  const Sets::ShortcutCounts shortcuts = state_.sets.shortcuts();
+  metrics.shortcuts = shortcuts.calls;
+  metrics.submissions += shortcuts.calls;
+  metrics.tensors += shortcuts.calls;
+  metrics.driven_by_waiters += shortcuts.calls;
+  metrics.bytes += shortcuts.bytes;
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;

@@ -5,20 +5,19 @@
 #include <string>
 #include <utility>
 
-#include "control/express.hpp"
+#include "core/shortcut_memory.hpp"
 #include "engine/records.hpp"
 
 namespace kolo::engine {
 
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
-                       std::size_t rings) {
+                       std::size_t rings, std::optional<std::size_t> longest_small) {
   NodeLayout layout;
   layout.ranks = topology.local_size();
   layout.blocks = static_cast<std::size_t>(settings.groups) + 1;
   layout.board_bytes = control::board_shape(settings, topology.local_size()).bytes();
-  if (settings.express_bytes > 0) {
-    layout.express_bytes = control::Express::column_bytes(static_cast<std::size_t>(settings.express_bytes));
-  }
+  if (longest_small) layout.shortcut_bytes = core::ShortcutMemory::column_bytes(*longest_small);
+  layout.longest_small = longest_small.value_or(0);
   layout.ring_bytes = ring_bytes;
   layout.rings = rings;
   layout.message_bytes = p2p::NodeChannels::bytes(topology.local_size());
@@ -38,14 +37,14 @@ EngineState::EngineState(EngineParts parts)
                  : std::make_unique<control::Leader>(
                        topology, settings, board, [this](int local_rank) { link->wake(local_rank); }, channel.get(),
                        [this](std::string record) { deferred.log(LogLevel::debug, std::move(record)); })),
-      sets(topology, {settings, parts.layout, link->memory(), std::move(parts.make_plane),
-                      std::move(parts.make_device_plane), parts.to_peers}),
+      sets(topology, {parts.layout, link->memory(), std::move(parts.make_plane), std::move(parts.make_device_plane),
+                      std::move(parts.make_small_calls)}),
       world(sets.world()), open({base::from_seconds(settings.timeout_s), base::from_seconds(settings.stall_warning_s)},
                                 driver, sets, deferred, tally),
       ending(topology.rank, base::from_seconds(settings.latch_timeout_s), to_leader, leader.get(), sets, open,
              inter.get(), deferred),
-      messenger(topology, parts.layout.messages(link->memory()), *link, std::move(parts.peers),
-                static_cast<std::uint64_t>(settings.direct_bytes), wait_policy.pauses > 0, parts.to_peers, inter),
+      messenger(topology, parts.layout.messages(link->memory()), *link, std::move(parts.peers), parts.read_above,
+                wait_policy.pauses > 0, parts.to_peers, inter),
       executor(sets.make_world_plane(), device.get(), topology.size) {
   executor.set_enqueued(
       [this](std::function<void(const Status&)> callback) { deferred.call(std::move(callback), Status()); });

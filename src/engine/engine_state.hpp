@@ -3,7 +3,10 @@
 // What the parts of an engine share: what is constant, what any thread may use, and what the driver's place guards.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/cpu.hpp"
 #include "base/log.hpp"
@@ -17,6 +20,7 @@
 #include "data/device.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "data/p2p/messenger.hpp"
+#include "data/small_calls.hpp"
 #include "engine/deferred.hpp"
 #include "engine/driver.hpp"
 #include "engine/ending.hpp"
@@ -40,9 +44,11 @@ struct EngineParts {
   NodeLayout layout;                                 ///< of its memory
   std::unique_ptr<control::ControlChannel> control;  ///< leaders, with more than one node
   MakePlane make_plane;                              ///< the CPU's
+  data::MakeSmallCalls make_small_calls;             ///< likewise; empty: no call avoids the log
   std::unique_ptr<data::DeviceBackend> device;       ///< null: no tensors but the CPU's
   MakeLatePlane make_device_plane;                   ///< for sets but the world; with a device
   std::shared_ptr<transport::PeerMemory> peers;      ///< for messages; null: ranks cannot read each other's memory
+  std::uint64_t read_above = 0;                      ///< messages of more bytes are read there
   kernels::PeerCopy to_peers;                        ///< how what peers of the node read is written
   base::WaitPolicy wait_policy;
   std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node
@@ -50,9 +56,10 @@ struct EngineParts {
 };
 
 /// How the node's memory is cut under these settings, for a world of this topology, whose data planes (`rings` of them)
-/// take `ring_bytes` of a column each.
+/// take `ring_bytes` of a column each. `longest_small`: what a small call gives at most; nothing: no call avoids the
+/// log.
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
-                       std::size_t rings);
+                       std::size_t rings, std::optional<std::size_t> longest_small = {});
 
 struct EngineState {
   /// Throws Error (transport) where the system lacks descriptors.

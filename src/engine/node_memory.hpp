@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The layout of the memory that a node's ranks share: the board, and then *blocks*. A block has for each rank of the
-// node one column, in which a process set that the rank is a member of has its express and the slots of its data
+// node one column, in which a process set that the rank is a member of has its shortcut and the slots of its data
 // planes. The world's block comes first. For another set each of its ranks has a column in some block (`Blocks`): not
 // necessarily all in the same one. Last come the channels of point to point (data/p2p/node_channels.hpp). What is not
 // used takes no memory.
@@ -22,15 +22,16 @@
 namespace kolo::engine {
 
 struct NodeLayout {
-  int ranks = 1;                  ///< of the node
-  std::size_t blocks = 1;         ///< the world's included
-  std::size_t board_bytes = 0;    ///< all a multiple of the page size
-  std::size_t express_bytes = 0;  ///< of a column; 0: sets have none
-  std::size_t ring_bytes = 0;     ///< of a column, for one data plane
-  std::size_t rings = 1;          ///< data planes
-  std::size_t message_bytes = 0;  ///< for point to point, of all ranks
+  int ranks = 1;                   ///< of the node
+  std::size_t blocks = 1;          ///< the world's included
+  std::size_t board_bytes = 0;     ///< all a multiple of the page size
+  std::size_t longest_small = 0;   ///< that a small call may give
+  std::size_t shortcut_bytes = 0;  ///< of a column; 0: sets have none
+  std::size_t ring_bytes = 0;      ///< of a column, for one data plane
+  std::size_t rings = 1;           ///< data planes
+  std::size_t message_bytes = 0;   ///< for point to point, of all ranks
 
-  [[nodiscard]] std::size_t column_bytes() const noexcept { return express_bytes + rings * ring_bytes; }
+  [[nodiscard]] std::size_t column_bytes() const noexcept { return shortcut_bytes + rings * ring_bytes; }
   [[nodiscard]] std::size_t bytes() const noexcept {
     return board_bytes + blocks * static_cast<std::size_t>(ranks) * column_bytes() + message_bytes;
   }
@@ -43,7 +44,7 @@ struct NodeLayout {
   }
   /// Of columns of blocks, the part for data plane `which`.
   [[nodiscard]] base::Columns ring(const base::Columns& columns, std::size_t which) const {
-    return columns.from(express_bytes + which * ring_bytes);
+    return columns.from(shortcut_bytes + which * ring_bytes);
   }
 };
 
@@ -52,7 +53,7 @@ struct NodeLayout {
 ///
 /// A set's columns are free again when the log has removed the set: then all its members have dropped it, and none of
 /// them looks at another's column any more. The next set's members use theirs only after they have read of that set,
-/// and look at a peer's only when that peer has, too (shm::SlotRing, control::Express).
+/// and look at a peer's only when that peer has, too (shm::SlotRing, control::Shortcut).
 ///
 /// One thread at a time.
 class Blocks {

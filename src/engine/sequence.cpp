@@ -54,7 +54,7 @@ bool Sequence::give(OperationPtr& operation, Calls& log) {
     return false;
   }
   ++given_;
-  express.give(++made_);
+  shortcut.give(++made_);
   return true;
 }
 
@@ -85,9 +85,9 @@ void Sequence::end_reservation() {
 Sequence::Reservation Sequence::begin() {
   const base::MutexLock lock(mutex_);
   reserve();
-  // In this order: the express is closed before a call is over that a member has not made.
+  // In this order: the shortcut is closed before a call is over that a member has not made.
   const bool is_over = over_.load(std::memory_order_acquire) == given_;
-  return {made_ + 1, is_over && express.is_open_for(made_ + 1)};
+  return {made_ + 1, is_over && shortcut.is_open_for(made_ + 1)};
 }
 
 bool Sequence::try_end(Reservation& reserved, OperationPtr& by_log, Calls& log) {

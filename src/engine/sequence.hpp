@@ -7,7 +7,7 @@
 // trace, so an exception in the caller's thread does no harm.
 //
 // An asynchronous call is given to the log at once. A blocking call *reserves* the next number: it waits for the
-// blocking calls that came before, and has the number to itself until it has avoided the log (engine/express_route.hpp)
+// blocking calls that came before, and has the number to itself until it has avoided the log (engine/shortcut.hpp)
 // or been given to it. Asynchronous calls that other threads make meanwhile stay behind it; the end of the reservation
 // gives them to the log. A join holds a reservation from its beginning to its end; asynchronous calls fail meanwhile.
 //
@@ -29,9 +29,9 @@
 #include "base/mailbox.hpp"
 #include "base/mutex.hpp"
 #include "control/messages.hpp"
-#include "engine/express_route.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
+#include "engine/shortcut.hpp"
 #include "engine/submission.hpp"
 
 namespace kolo::engine {
@@ -63,7 +63,7 @@ class Sequence {
 
   Sequence(core::SetId set, NameTable& names);
 
-  ExpressRoute express;
+  SetShortcut shortcut;
 
   // -- any thread
   /// Of all calls; of its joins.

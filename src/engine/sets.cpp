@@ -24,7 +24,7 @@ Sets::Sets(const core::Topology& world, Parts parts)
     : topology_(world), parts_(std::move(parts)),
       world_(std::make_shared<SetState>(core::kGlobalSet, world, all_ranks(world.size), std::string())),
       blocks_(world, parts_.layout.blocks) {
-  make_express(*world_);
+  make_shortcut(*world_);
 }
 
 void Sets::on_log(const control::LogEntry& entry) {
@@ -37,7 +37,7 @@ void Sets::on_log(const control::LogEntry& entry) {
     numbers_.erase(removed->set);
   } else if (const auto* joined = std::get_if<control::RankJoined>(&entry)) {
     const bool is_member = joined->set == core::kGlobalSet || states_.count(joined->set) > 0;
-    if (is_member) state_of(joined->set).sequence.express.close();
+    if (is_member) state_of(joined->set).sequence.shortcut.close();
   }
 }
 
@@ -52,8 +52,8 @@ Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members,
   Made made;
   made.state = std::make_shared<SetState>(set, core::topology_of(topology_, members), members,
                                           control::group_of(name, ascending), added_);
-  make_express(*made.state);
-  if (is_closed_) made.state->sequence.express.close();
+  make_shortcut(*made.state);
+  if (is_closed_) made.state->sequence.shortcut.close();
   const std::uint32_t number = numbers_.at(set);
   made.plane = make_plane(*made.state, number);
   if (parts_.make_device_plane) made.make_device_plane = parts_.make_device_plane(site_of(*made.state, number, 1));
@@ -64,22 +64,22 @@ Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members,
 std::uint64_t Sets::forget(core::SetId set) {
   const auto found = states_.find(set);
   KOLO_CHECK(found != states_.end()) << "process set " << set;
-  gone_.calls += found->second->sequence.express.done();
-  gone_.bytes += found->second->sequence.express.bytes();
+  gone_.calls += found->second->sequence.shortcut.done();
+  gone_.bytes += found->second->sequence.shortcut.bytes();
   const std::uint64_t serial = found->second->serial;
   states_.erase(found);
   return serial;
 }
 
-void Sets::close_express() noexcept {
+void Sets::close_shortcuts() noexcept {
   if (std::exchange(is_closed_, true)) return;
-  world_->sequence.express.close();
-  for (const auto& [set, state] : states_) state->sequence.express.close();
+  world_->sequence.shortcut.close();
+  for (const auto& [set, state] : states_) state->sequence.shortcut.close();
 }
 
 void Sets::resume(SetState& set, core::Round call) {
   set.sequence.go_on_from(call);
-  if (!is_closed_) set.sequence.express.open();
+  if (!is_closed_) set.sequence.shortcut.open();
 }
 
 std::vector<std::pair<core::SetId, core::Round>> Sets::avoided() const {
@@ -93,12 +93,12 @@ void Sets::clear_sequences() noexcept {
   for (const auto& [set, state] : states_) state->sequence.clear();
 }
 
-Sets::Expressed Sets::expressed() const noexcept {
-  const ExpressRoute& of_world = world_->sequence.express;
-  Expressed all{gone_.calls + of_world.done(), gone_.bytes + of_world.bytes()};
+Sets::ShortcutCounts Sets::shortcuts() const noexcept {
+  const SetShortcut& of_world = world_->sequence.shortcut;
+  ShortcutCounts all{gone_.calls + of_world.done(), gone_.bytes + of_world.bytes()};
   for (const auto& [set, state] : states_) {
-    all.calls += state->sequence.express.done();
-    all.bytes += state->sequence.express.bytes();
+    all.calls += state->sequence.shortcut.done();
+    all.bytes += state->sequence.shortcut.bytes();
   }
   return all;
 }
@@ -124,12 +124,12 @@ base::Columns Sets::columns_of(const SetState& set) const {
   return base::Columns(std::move(begins));
 }
 
-void Sets::make_express(SetState& set) {
-  if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
-  // In the world all ranks have set up the express before a rank makes a call.
+void Sets::make_shortcut(SetState& set) {
+  if (parts_.layout.shortcut_bytes == 0 || set.topology.node_count() > 1) return;
+  const core::ShortcutMemory memory(columns_of(set), parts_.layout.longest_small, set.topology.local_rank);
+  // In the world all ranks have set up the shortcut before a rank makes a call.
   const core::Round by_log = set.number == core::kGlobalSet ? 0 : 1;
-  set.sequence.express.make(columns_of(set), set.topology.local_rank,
-                            static_cast<std::size_t>(parts_.settings.express_bytes), parts_.to_peers, by_log);
+  set.sequence.shortcut.make(memory, parts_.make_small_calls(memory), by_log);
 }
 
 PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {

@@ -12,12 +12,11 @@
 #include <vector>
 
 #include "base/columns.hpp"
-#include "base/settings.hpp"
 #include "control/messages.hpp"
 #include "control/participant.hpp"
 #include "core/topology.hpp"
 #include "data/backend.hpp"
-#include "data/kernels/peer_copy.hpp"
+#include "data/small_calls.hpp"
 #include "engine/joins.hpp"
 #include "engine/node_memory.hpp"
 #include "engine/set_state.hpp"
@@ -39,12 +38,11 @@ using MakeLatePlane = std::function<std::function<std::unique_ptr<data::Backend>
 class Sets {
  public:
   struct Parts {
-    const base::Settings& settings;
     NodeLayout layout;
     std::byte* memory = nullptr;  ///< of the node
     MakePlane make_plane;
     MakeLatePlane make_device_plane;  ///< empty: there is no device
-    kernels::PeerCopy to_peers;       ///< how inputs of short calls are written
+    data::MakeSmallCalls make_small_calls;
   };
   /// All that is referred to outlives it.
   Sets(const core::Topology& world, Parts parts);
@@ -70,7 +68,7 @@ class Sets {
   /// All calls that were in flight have been completed.
   void clear_sequences() noexcept;
   /// From now on no call avoids the log: a rank has left, or there is a fatal error.
-  void close_express() noexcept;
+  void close_shortcuts() noexcept;
   /// The set's join is over, and all are back: the next call follows this one.
   void resume(SetState& set, core::Round call);
   /// By set: the last call that has avoided the log.
@@ -83,11 +81,11 @@ class Sets {
   /// The text for a set of which this rank is a member; empty for the world.
   [[nodiscard]] std::string words_of(core::SetId set) const;
   /// Calls of all sets, removed ones included, that have avoided the log.
-  struct Expressed {
+  struct ShortcutCounts {
     std::uint64_t calls = 0;
     std::uint64_t bytes = 0;
   };
-  [[nodiscard]] Expressed expressed() const noexcept;
+  [[nodiscard]] ShortcutCounts shortcuts() const noexcept;
 
   EntriesBySlot entries;  ///< of all of them
   Joins joins;
@@ -96,7 +94,7 @@ class Sets {
   [[nodiscard]] std::size_t block_of(const SetState& set, int local_rank) const;
   [[nodiscard]] std::vector<int> local_ranks_of(const SetState& set) const;
   [[nodiscard]] base::Columns columns_of(const SetState& set) const;
-  void make_express(SetState& set);
+  void make_shortcut(SetState& set);
   [[nodiscard]] std::unique_ptr<data::Backend> make_plane(SetState& set, std::uint32_t number);
   [[nodiscard]] PlaneSite site_of(const SetState& set, std::uint32_t number, std::size_t ring) const;
 
@@ -108,7 +106,7 @@ class Sets {
   std::uint64_t added_ = 0;                                 // sets that the log has added so far
   std::unordered_map<core::SetId, SetStatePtr> states_;     // of those that this rank is a member of
   bool is_closed_ = false;
-  Expressed gone_;
+  ShortcutCounts gone_;
 };
 
 }  // namespace kolo::engine

@@ -17,12 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "control/express.hpp"
+#include "control/shortcut.hpp"
 #include "engine/control_loop.hpp"
 #include "engine/driving.hpp"
 #include "engine/engine_state.hpp"
 #include "engine/execution.hpp"
-#include "engine/express_data.hpp"
 #include "engine/messages.hpp"
 #include "engine/submission.hpp"
 
@@ -45,9 +44,9 @@ class Submitter {
   void call(SetState& set, OperationPtr operation);
   /// Begins a blocking one: reserves the next number, waiting for other threads' blocking calls. `end_call` follows.
   [[nodiscard]] Sequence::Reservation begin_call(SetState& set);
-  /// The reserved call, on the CPU's memory, avoids the log where it can (control/express.hpp); whether it has. Throws
+  /// The reserved call, on the CPU's memory, avoids the log where it can (control/shortcut.hpp); whether it has. Throws
   /// Error: it has, and failed.
-  [[nodiscard]] bool express(SetState& set, Sequence::Reservation& reserved, const ExpressCall& call);
+  [[nodiscard]] bool take_shortcut(SetState& set, Sequence::Reservation& reserved, const data::SmallCall& call);
   /// Ends the reservation. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not
   /// made, which is a fatal error if peers know of it.
   void end_call(SetState& set, Sequence::Reservation& reserved, OperationPtr by_log);
@@ -76,7 +75,7 @@ class Submitter {
   [[nodiscard]] bool say_at_once() KOLO_EXCLUDES(kDriving);
   bool say() KOLO_REQUIRES(kDriving);
   void note_thread(SetState& set);
-  control::Express::Verdict await_verdict(control::Express& express);
+  control::Shortcut::Verdict await_verdict(control::Shortcut& shortcut);
 
   EngineState& engine_;
   Driving& driving_;

@@ -94,7 +94,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_MAILBOX", "10"},
                            {"KOLO_GROUPS", "13"},
                            {"KOLO_SPIN_US", "11"},
-                           {"KOLO_FLAT_BYTES", "1K"},
+                           {"KOLO_ROUTES", "*:none=small"},
                            {"KOLO_CHUNK_BYTES", "3K"},
                            {"KOLO_PAST_CACHE_BYTES", "5M"},
                            {"KOLO_STEP_BYTES", "7K"},
@@ -103,9 +103,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_GPU_DIRECT_BYTES", "32K"},
                            {"KOLO_SHARE_DEVICE", "1"},
                            {"KOLO_GPU_MEMORY_LIMIT", "14M"},
-                           {"KOLO_LOG_PLACEMENT", "1"},
-                           {"KOLO_EXPRESS_BYTES", "2K"},
-                           {"KOLO_DIRECT_BYTES", "6K"}};
+                           {"KOLO_LOG_PLACEMENT", "1"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
@@ -129,12 +127,10 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.transport, Transport::ucx);
   EXPECT_EQ(settings.slot_bytes, 4096);
   EXPECT_EQ(settings.slots, 9);
-  EXPECT_EQ(settings.flat_bytes, 1024);
+  EXPECT_EQ(settings.routes, "*:none=small");
   EXPECT_EQ(settings.chunk_bytes, 3072);
   EXPECT_EQ(settings.past_cache_bytes, 5 << 20);
   EXPECT_EQ(settings.step_bytes, 7168);
-  EXPECT_EQ(settings.express_bytes, 2048);
-  EXPECT_EQ(settings.direct_bytes, 6144);
   EXPECT_EQ(settings.message_ring_bytes, 8192);
   EXPECT_EQ(settings.log_ring_bytes, 16384);
   EXPECT_EQ(settings.mailbox_capacity, 10);

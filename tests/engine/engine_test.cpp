@@ -80,7 +80,6 @@ class LoneEngine : public ::testing::Test {
   std::shared_ptr<Engine> make(LogSink sink = [](const LogRecord&) {}) {
     EngineParts parts;
     parts.topology = core::make_topology(0, {0}, 0);
-    parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::warning, 0, std::move(sink));
     parts.layout = node_layout(parts.settings, parts.topology, 0, 1);
     link_ = std::make_shared<kolo::testing::LoneLink>(parts.layout.bytes());
@@ -333,7 +332,6 @@ class EngineOfTwo : public ::testing::Test {
   EngineOfTwo() {
     EngineParts parts;
     parts.topology = core::make_topology(1, {0, 0}, 0);
-    parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::off);
     parts.layout = node_layout(parts.settings, parts.topology, 0, 1);
     link_ = std::make_shared<LinkToLeader>(parts.layout.bytes());

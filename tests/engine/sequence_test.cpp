@@ -174,18 +174,18 @@ TEST_F(SequenceOrder, OnlyASecondThreadIsOne) {
 }
 
 /// The sequence of the world, or of another set, whose first call all members must have made before.
-TEST(SequenceExpress, ACallMayAvoidTheLogOnceTheOneBeforeIsOver) {
+TEST(SequenceShortcut, ACallMayAvoidTheLogOnceTheOneBeforeIsOver) {
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
   };
   for (const Round by_log : {0, 1}) {
-    const std::size_t bytes = kolo::control::Express::column_bytes(0);
+    const std::size_t bytes = kolo::core::ShortcutMemory::column_bytes(0);
     const std::unique_ptr<std::byte, Free> memory(
         static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
     NameTable names(0);
     Sequence sequence(0, names);
     Sequence::Calls log(64);
-    sequence.express.make(kolo::base::Columns::in_a_row(memory.get(), bytes, 1), 0, 0, {}, by_log);
+    sequence.shortcut.make({kolo::base::Columns::in_a_row(memory.get(), bytes, 1), 0, 0}, nullptr, by_log);
     const auto may_avoid = [&] {
       Sequence::Reservation reserved = sequence.begin();
       OperationPtr none;
@@ -203,7 +203,7 @@ TEST(SequenceExpress, ACallMayAvoidTheLogOnceTheOneBeforeIsOver) {
     EXPECT_FALSE(may_avoid());
     sequence.note_over();
     EXPECT_TRUE(may_avoid());
-    sequence.express.close();
+    sequence.shortcut.close();
     EXPECT_FALSE(may_avoid());
   }
 }

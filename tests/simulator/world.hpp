@@ -12,8 +12,9 @@
 //   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is
 //             interested.
 //   unnamed   calls are one sequence, whether a rank waits for them (`call`) or not (`launch`). Those that it waits for
-//             avoid the log where control::Express, over a memory that the ranks of all nodes share here, says so. Sets
-//             have memory that others had before. Between the verdict and the look at the others' inputs time passes.
+//             avoid the log where control::Shortcut, over a memory that the ranks of all nodes share here, says so.
+//             Sets have memory that others had before. Between the verdict and the look at the others' inputs time
+//             passes.
 //   batches   complete on a rank some time after all members of the set have executed them.
 //   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader
 //             itself. Or nobody notices: its process was stopped.
@@ -63,10 +64,10 @@
 
 #include "base/columns.hpp"
 #include "control/codec.hpp"
-#include "control/express.hpp"
 #include "control/participant.hpp"
 #include "control/relay.hpp"
 #include "control/sequencer.hpp"
+#include "control/shortcut.hpp"
 #include "core/topology.hpp"
 #include "tests/simulator/readiness.hpp"
 
@@ -196,7 +197,7 @@ class World {
     for (int rank = 0; rank < options.ranks; ++rank) all.push_back(rank);
     members_[core::kGlobalSet] = all;
     give_memory(core::kGlobalSet);
-    for (int rank = 0; rank < options.ranks; ++rank) make_express(rank, core::kGlobalSet);
+    for (int rank = 0; rank < options.ranks; ++rank) make_shortcut(rank, core::kGlobalSet);
   }
 
   void set_program(int rank, Program program) { ranks_[index(rank)].program = std::move(program); }
@@ -275,9 +276,14 @@ class World {
     bool warned = false;
     Tick since = 0;
   };
+  struct Shortcut {
+    explicit Shortcut(const core::ShortcutMemory& its_memory) : memory(its_memory), words(its_memory) {}
+    core::ShortcutMemory memory;
+    control::Shortcut words;
+  };
   /// A rank's part in a set's sequence.
   struct Sequence {
-    std::unique_ptr<control::Express> express;
+    std::unique_ptr<Shortcut> shortcut;
     std::uint64_t made = 0;     ///< the number of the last call
     std::uint64_t given = 0;    ///< the last that went to the log
     bool is_closed = false;     ///< a rank has joined
@@ -595,7 +601,7 @@ class World {
 
   /// A set's memory is that of one which is gone, if there is one.
   void give_memory(SetId set) {
-    const std::size_t column = control::Express::column_bytes(0);
+    const std::size_t column = core::ShortcutMemory::column_bytes(0);
     if (free_memory_.empty()) {
       const std::size_t bytes = index(options_.ranks) * column;
       free_memory_.emplace_back();
@@ -606,13 +612,13 @@ class World {
     free_memory_.pop_back();
   }
 
-  void make_express(int rank, SetId set) {
+  void make_shortcut(int rank, SetId set) {
     const std::vector<std::int32_t>& members = members_[set];
     const auto place = static_cast<int>(std::lower_bound(members.begin(), members.end(), rank) - members.begin());
-    auto columns = base::Columns::in_a_row(memory_[set].bytes.get(), control::Express::column_bytes(0),
+    auto columns = base::Columns::in_a_row(memory_[set].bytes.get(), core::ShortcutMemory::column_bytes(0),
                                            static_cast<int>(members.size()));
-    ranks_[index(rank)].sequences[set].express =
-        std::make_unique<control::Express>(std::move(columns), std::size_t{0}, place);
+    ranks_[index(rank)].sequences[set].shortcut =
+        std::make_unique<Shortcut>(core::ShortcutMemory(std::move(columns), 0, place));
   }
 
   /// What a rank gives the others in a call.
@@ -659,22 +665,23 @@ class World {
     r.waiting = {Waiting::For::words, ++sequence.made, now_ + draw(options_.patience)};
     if (!may_avoid) return go_to_log(rank, set, signature);
     words_[{set, sequence.made}].said[rank] = signature;
-    sequence.express->begin(sequence.made);
+    sequence.shortcut->words.begin(sequence.made);
     const std::uint64_t input = input_of(rank, sequence.made);
-    std::memcpy(sequence.express->room(sequence.express->local_rank()), &input, sizeof input);
-    sequence.express->speak(static_cast<control::Express::Tag>(signature));
+    const core::ShortcutMemory& memory = sequence.shortcut->memory;
+    std::memcpy(memory.room(memory.local_rank(), sequence.made), &input, sizeof input);
+    sequence.shortcut->words.speak(static_cast<control::Shortcut::Tag>(signature));
     schedule(r.waiting.due, Event::Kind::tick, rank);
     wake_callers(set);
   }
 
   void look_at_words(int rank, SetId set, int signature) {
     Rank& r = ranks_[index(rank)];
-    control::Express& express = *r.sequences[set].express;
-    control::Express::Verdict verdict = express.look();
-    if (verdict == control::Express::Verdict::undecided && now_ >= r.waiting.due) verdict = express.demote();
-    if (verdict == control::Express::Verdict::undecided) return;
+    control::Shortcut& shortcut = r.sequences[set].shortcut->words;
+    control::Shortcut::Verdict verdict = shortcut.look();
+    if (verdict == control::Shortcut::Verdict::undecided && now_ >= r.waiting.due) verdict = shortcut.demote();
+    if (verdict == control::Shortcut::Verdict::undecided) return;
     wake_callers(set);
-    if (verdict == control::Express::Verdict::by_log) return go_to_log(rank, set, signature);
+    if (verdict == control::Shortcut::Verdict::by_log) return go_to_log(rank, set, signature);
     note_together(rank, set);
     r.waiting.what = Waiting::For::inputs;
     r.waiting.due = now_ + draw(options_.pause);
@@ -695,10 +702,10 @@ class World {
 
   void check_inputs(int rank, SetId set) {
     const std::uint64_t number = ranks_[index(rank)].waiting.number;
-    const control::Express& express = *ranks_[index(rank)].sequences[set].express;
+    const core::ShortcutMemory& memory = ranks_[index(rank)].sequences[set].shortcut->memory;
     for (std::size_t place = 0; place < members_[set].size(); ++place) {
       std::uint64_t input = 0;
-      std::memcpy(&input, express.room(static_cast<int>(place)), sizeof input);
+      std::memcpy(&input, memory.room(static_cast<int>(place), number), sizeof input);
       if (input == input_of(members_[set][place], number)) continue;
       return violate("rank " + std::to_string(rank) + " does not find the input of rank " +
                      std::to_string(members_[set][place]) + " to call " + std::to_string(number));
@@ -737,7 +744,7 @@ class World {
     }
     const auto& given = signatures_[index(signature)];
     r.participant->call(set, draw(3) == 0 ? std::make_shared<const core::Signature>(*given) : given, number);
-    sequence.express->give(number);
+    sequence.shortcut->words.give(number);
     sequence.given = number;
     sequence.launched.push_back({number, false, 0, false, now_});
     ++r.unfinished;
@@ -1064,7 +1071,7 @@ class World {
     finish(rank, *handle);
     r.request_done = true;
     r.sets[r.program[r.at].set] = made.set;
-    make_express(rank, made.set);
+    make_shortcut(rank, made.set);
   }
   void act(int, std::size_t, control::SetGone&) {}
   void act(int rank, std::size_t, control::WorldFault& fault) {

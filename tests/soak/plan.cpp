@@ -91,8 +91,8 @@ Options options_of(std::uint64_t seed, std::uint64_t world, int ranks) {
   sometimes("KOLO_MAILBOX", {"1", "4", "100"});
   sometimes("KOLO_SPIN_US", {"0", "20"});
   sometimes("KOLO_TREE_FANOUT", {"1", "2"});
-  sometimes("KOLO_EXPRESS_BYTES", {"0", "1", "100", "4K"});
-  sometimes("KOLO_DIRECT_BYTES", {"0", "1", "1K"});
+  sometimes("KOLO_ROUTES", {"*:none=small", "*:0-1=small;message:0-=peers", "*:0-100=small;message:none=peers",
+                            "*:0-4K=small,0-=flat;message:1K-=peers"});
   options.with_setting("KOLO_RANKS_PER_NODE", std::to_string(chance(random, 50) ? 0 : 1 + draw(random, ranks)));
   return options;
 }

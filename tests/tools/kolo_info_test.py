@@ -84,6 +84,23 @@ class KoloInfo(unittest.TestCase):
         for word in ("KOLO_OPEN_BATCHES", "65", "1 .. 64"):
             self.assertIn(word, done.stderr)
 
+    def test_prints_the_routes_and_takes_them_back(self):
+        routes = self.routes()
+        self.assertRegex(routes[0], r"^allreduce:0-\w+=small,0-8K=flat$")
+        changed = self.routes(KOLO_ROUTES="allreduce:0-1K=small,none=flat;message:32K-=peers")
+        self.assertEqual(changed[0], "allreduce:0-1K=small,none=flat")
+        self.assertEqual(changed[1:-1], routes[1:-1])
+        self.assertEqual(self.routes(KOLO_ROUTES=";".join(changed)), changed)
+
+    def routes(self, **variables):
+        return re.findall(r"^  (\w+:\S+=(?:small|flat|peers))$", self.ranks(**variables)[0]["description"], re.M)
+
+    def test_a_route_that_does_not_exist_is_refused(self):
+        done = run(KOLO_ROUTES="broadcast:0-8K=flat")
+        self.assertEqual(done.returncode, 2)
+        for word in ("KOLO_ROUTES", "no route of broadcast", "one of small"):
+            self.assertIn(word, done.stderr)
+
     def test_bad_flags(self):
         done = run("--everything")
         self.assertEqual(done.returncode, 2)

@@ -298,7 +298,7 @@ TEST(Join, LeavesUnnamedCallsAsTheyWere) {
         EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), left);
       }
       EXPECT_EQ(kolo::join(), 2);
-      const std::uint64_t before = kolo::metrics().expressed;
+      const std::uint64_t before = kolo::metrics().shortcuts;
       for (int i = 0; i < 50; ++i) EXPECT_EQ(kolo::allreduce(kolo::rank() + i, ReduceOp::max), 2 + i);
       kolo::testing::expect_calls_without_the_log(before);
     }

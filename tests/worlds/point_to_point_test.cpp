@@ -33,18 +33,18 @@ using std::chrono::milliseconds;
 struct World {
   int ranks;
   int per_node;
-  const char* direct;  ///< KOLO_DIRECT_BYTES: 0: peers' memory is not read
+  const char* read;  ///< which messages are read in the sender's memory
 };
 
 std::string name_of(const testing::TestParamInfo<World>& info) {
   return std::to_string(info.param.ranks) + "Ranks" + std::to_string(info.param.per_node) + "PerNode" +
-         (std::string(info.param.direct) == "0" ? "Sent" : "Read");
+         (std::string(info.param.read) == "none" ? "Sent" : "Read");
 }
 
 kolo::Options options_of(const World& world) {
   return kolo::Options{}
       .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.per_node))
-      .with_setting("KOLO_DIRECT_BYTES", world.direct)
+      .with_setting("KOLO_ROUTES", "message:" + std::string(world.read) + "=peers")
       .with_setting("KOLO_TIMEOUT_S", "100");
 }
 
@@ -55,8 +55,9 @@ class Messages : public testing::TestWithParam<World> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Worlds, Messages,
-                         testing::Values(World{1, 0, "8K"}, World{2, 0, "8K"}, World{2, 0, "0"}, World{2, 1, "0"},
-                                         World{4, 0, "8K"}, World{4, 2, "0"}, World{5, 2, "8K"}, World{8, 3, "8K"}),
+                         testing::Values(World{1, 0, "8K-"}, World{2, 0, "8K-"}, World{2, 0, "none"},
+                                         World{2, 1, "none"}, World{4, 0, "8K-"}, World{4, 2, "none"},
+                                         World{5, 2, "8K-"}, World{8, 3, "8K-"}),
                          name_of);
 
 TEST_P(Messages, RandomExchangesInTheWorldAndInGroups) {

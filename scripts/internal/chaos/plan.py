@@ -78,7 +78,7 @@ def settings_of(draw, start, per_node):
                 "KOLO_CONNECT_TIMEOUT_S": CONNECT_TIMEOUT_S, "KOLO_STALL_WARNING_S": draw.choice(("0.5", "100"))}
     if start == "virtual":
         settings["KOLO_RANKS_PER_NODE"] = per_node
-    for name, values in (("KOLO_TREE_FANOUT", (1, 2)), ("KOLO_EXPRESS_BYTES", (0, "4K")), ("KOLO_DIRECT_BYTES", (0, 1)),
+    for name, values in (("KOLO_TREE_FANOUT", (1, 2)), ("KOLO_ROUTES", ("*:none=small;message:none=peers", "*:0-4K=small;message:0-=peers")),
                          ("KOLO_LOG_RING", ("4K", "16K")), ("KOLO_MESSAGE_RING", ("4K", "16K")), ("KOLO_PLAN", (0,)),
                          ("KOLO_OPEN_BATCHES", (1, 16)), ("KOLO_SPIN_US", (0, 50)), ("KOLO_SLOT_BYTES", ("4K", "64K"))):
         if draw.random() < 0.25:

@@ -24,7 +24,7 @@ class OwnCalls {
   /// New calls of the set's sequence; `first` is the number of the first. This rank must be allowed to submit in the
   /// set.
   void call(Set& set, const std::shared_ptr<const core::Signature>& signature, core::Round first, std::uint64_t count);
-  /// This rank's calls up to this one are over, by the log or by the express.
+  /// This rank's calls up to this one are over, by the log or by the shortcut.
   static void pass(Sequence& sequence, core::Round last);
   /// Whether `speak_of_calls` would publish something.
   [[nodiscard]] bool has_news() const noexcept { return !grown_.empty(); }

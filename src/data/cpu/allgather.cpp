@@ -229,4 +229,11 @@ void AllgatherBetweenNodes::open_broadcast() {
   sender.broadcast.open(sending_, sender.pieces.data(), sender.pieces.size(), sum, 1);
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// Each rank copies all inputs.
+constexpr SmallPart Allgather::kSmall = {
+    [](CpuSmallCalls& calls, const SmallCall& call) { return calls.lay_out_contribution(call, {}); },
+    [](CpuSmallCalls& calls, const SmallCall& call) { calls.take_contributions(call); }};
+
 }  // namespace kolo::data::cpu

@@ -29,6 +29,7 @@
 #include "data/cpu/collective.hpp"
 #include "data/cpu/lengths.hpp"
 #include "data/cpu/parts.hpp"
+#include "data/cpu/small.hpp"
 
 namespace kolo::data::cpu {
 
@@ -36,6 +37,7 @@ namespace kolo::data::cpu {
 class Allgather final : public Collective {
  public:
   using Collective::Collective;
+  static const SmallPart kSmall;
   void open(Runs runs, data::Job& job) override;
   Cut cut(Chunk& chunk, std::uint64_t taken) override;
   void fill(Chunk& chunk) override;

@@ -28,6 +28,7 @@ void Allreduce::open(const WireFormat& format, const kernels::Reduction& reducti
   elements_ = elements;
   chunk_elements_ = format.elements_in(site_.chunk_bytes(bytes)) / format.granule() * format.granule();
   past_cache_ = bytes >= site_.tuning.past_cache_bytes;
+  is_flat_ = site_.takes(core::CollectiveKind::allreduce, Route::flat, bytes);
   offset_ = 0;
   fill_cursor_ = take_cursor_ = PieceCursor(pieces, count);
 }
@@ -37,10 +38,9 @@ Collective::Cut Allreduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
   chunk.of = this;
   chunk.begin = offset_;
   chunk.elements = std::min(elements_ - offset_, chunk_elements_);
-  const bool small = format_->bytes(chunk.elements) <= site_.tuning.flat_bytes;
-  chunk.peers_read_at_take = site_.one_node() && small;
+  chunk.peers_read_at_take = is_flat_;
   chunk.exchanges = site_.lane;
-  chunk.enters_when_filled = site_.one_node() ? !small : site_.lane != nullptr;
+  chunk.enters_when_filled = site_.one_node() ? !is_flat_ : site_.lane != nullptr;
   offset_ += chunk.elements;
   return Cut::chunk;
 }
@@ -48,7 +48,7 @@ Collective::Cut Allreduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
 std::string_view Allreduce::route(const data::Run& run) const {
   if (!site_.one_node()) return "lanes";
   const std::size_t bytes = wire_format(run.dtype, run.wire).bytes(run.elements);
-  return bytes <= site_.tuning.flat_bytes ? "flat" : "sliced";
+  return to_string(site_.takes(run.kind, Route::flat, bytes) ? Route::flat : Route::slots);
 }
 
 Part Allreduce::own_share(const Chunk& chunk) const noexcept {
@@ -215,5 +215,12 @@ void Allreduce::copy_out(const Chunk& chunk) {
     ++stretch;
   });
 }
+
+// ---------------------------------------------------------------- small calls
+
+/// Each rank reduces all inputs.
+constexpr SmallPart Allreduce::kSmall = {
+    [](CpuSmallCalls& calls, const SmallCall& call) { return calls.lay_out_input(call, {}); },
+    [](CpuSmallCalls& calls, const SmallCall& call) { calls.reduce(call, whole(call)); }};
 
 }  // namespace kolo::data::cpu

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduce. The run is the concatenation of its pieces, cut anywhere between elements. Three routes:
+// All-reduce. The run is the concatenation of its pieces, cut anywhere between elements. It goes one of three ways:
 //
-//   flat    one node, a small chunk. When all have filled, every rank reduces all slots by itself, straight into its
-//           outputs. One synchronisation.
-//   sliced  one node. The chunk is divided into a share a rank. When all have filled, rank j reduces share j over its
+//   flat    one node, a short run (routes.hpp). When all have filled, every rank reduces all slots by itself, straight
+//           into its outputs. One synchronisation.
+//   slots   one node. The chunk is divided into a share a rank. When all have filled, rank j reduces share j over its
 //           own input and the peers' slots, and writes the sum into its own output and back into share j of *each
 //           peer's own* slot: so each line crosses between cores once in each direction, and the own share is neither
 //           filled nor taken. (To leave the sums in the reducer's slot, and copy out from there, would be a pass less
@@ -18,7 +18,7 @@
 // route and however runs were cut: so results do not depend on batching, to the bit, and are the same on all ranks.
 //
 // Tensors that lie in a region which the node shares (transport/regions.hpp, `GradientArena`) are neither filled nor
-// taken, where results are written back (sliced, lanes) and the all-reduce is in place: beside the slot stands, for
+// taken, where results are written back (slots, lanes) and the all-reduce is in place: beside the slot stands, for
 // each *stretch* of a chunk - what it holds of one piece -, whether it lies in the slot or at a place in a region, and
 // reduce reads and writes it there. Each rank decides that for itself, stretch by stretch; how chunks are cut does not
 // depend on it.
@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
 
@@ -38,6 +39,7 @@ namespace kolo::data::cpu {
 class Allreduce final : public Collective {
  public:
   using Collective::Collective;
+  static const SmallPart kSmall;
   void open(Runs runs, data::Job& job) override;
   /// Of numbers that are not a caller's, in place.
   void open(ReduceOp op, const data::Piece& numbers);
@@ -79,6 +81,7 @@ class Allreduce final : public Collective {
   std::int64_t elements_ = 0;
   std::int64_t chunk_elements_ = 0;
   std::int64_t offset_ = 0;  // the first element that has not been cut
+  bool is_flat_ = false;
   bool past_cache_ = false;  // outputs elsewhere than the inputs are written past the cache (tuning.hpp)
   PieceCursor fill_cursor_;
   PieceCursor take_cursor_;

@@ -150,4 +150,24 @@ void Alltoall::take(const Chunk& chunk) {
   });
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// Each rank copies its block of each input.
+constexpr SmallPart Alltoall::kSmall = {
+    [](CpuSmallCalls& calls, const SmallCall& call) {
+      const std::size_t block = call.bytes() / static_cast<std::size_t>(calls.ranks());
+      const std::size_t own = block * static_cast<std::size_t>(calls.own());
+      return calls.lay_out_input(call, {own, own + block});
+    },
+    [](CpuSmallCalls& calls, const SmallCall& call) {
+      const std::size_t block = call.bytes() / static_cast<std::size_t>(calls.ranks());
+      const std::size_t own = block * static_cast<std::size_t>(calls.own());
+      // Each rank begins with the next one, so that not all read the same input at once.
+      for (int distance = 0; distance < calls.ranks(); ++distance) {
+        const int peer = (calls.own() + distance) % calls.ranks();
+        const std::byte* const input = peer == calls.own() ? call.tensor.input : calls.input_of(peer, call.bytes());
+        copy_out(call.tensor.output + block * static_cast<std::size_t>(peer), input + own, block);
+      }
+    }};
+
 }  // namespace kolo::data::cpu

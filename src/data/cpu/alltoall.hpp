@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/small.hpp"
 
 namespace kolo::data::cpu {
 
@@ -89,6 +90,7 @@ class AlltoallPlan {
 class Alltoall final : public Collective {
  public:
   using Collective::Collective;
+  static const SmallPart kSmall;
   /// What the mesh must hold for a chunk.
   static MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
 

@@ -87,4 +87,16 @@ void Broadcast::take(const Chunk& chunk) {
   });
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// Each rank copies the root's input.
+constexpr SmallPart Broadcast::kSmall = {
+    [](CpuSmallCalls& calls, const SmallCall& call) {
+      return calls.lay_out_input(call, calls.is_root(call) ? CpuSmallCalls::Range{} : whole(call));
+    },
+    [](CpuSmallCalls& calls, const SmallCall& call) {
+      const std::size_t bytes = call.bytes();
+      copy_out(call.tensor.output, calls.is_root(call) ? call.tensor.input : calls.input_of(call.root, bytes), bytes);
+    }};
+
 }  // namespace kolo::data::cpu

@@ -6,12 +6,14 @@
 #pragma once
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/small.hpp"
 
 namespace kolo::data::cpu {
 
 class Broadcast final : public Collective {
  public:
   using Collective::Collective;
+  static const SmallPart kSmall;
   void open(Runs runs, data::Job& job) override;
   /// `root`: of the set. Only the root's pieces have inputs; an output of null discards. They stay where they are until
   /// the last chunk has been taken.

@@ -68,7 +68,7 @@ class Collective {
 
   /// By which route such a run goes, in a word or two, for the log.
   [[nodiscard]] virtual std::string_view route(const data::Run& /*run*/) const {
-    return site_.one_node() ? "slots" : "between nodes";
+    return site_.one_node() ? to_string(Route::slots) : "between nodes";
   }
 
  protected:

@@ -58,7 +58,7 @@ CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<transport::Intra
 
 Site CpuBackend::make_site() {
   const auto local_size = static_cast<std::size_t>(topology_.local_size());
-  Site site{topology_, options_.members, options_.local_ranks, options_.tuning, *intra_, regions_};
+  Site site{topology_, options_.members, options_.local_ranks, options_.tuning, options_.routes, *intra_, regions_};
   site.to_peers = options_.tuning.to_peers;
   site.lanes = lanes_of(topology_);
   site.inputs.resize(local_size);
@@ -103,10 +103,8 @@ std::string CpuBackend::placement(const data::Job& /*job*/, const data::Run& run
   }
   if (piece.input != piece.output) return in_slots + "its result goes to another place than the arena";
   if (!wire_format(run.dtype, run.wire).is_plain()) return in_slots + "it is sent as another type";
-  if (topology_.node_count() == 1 &&
-      static_cast<std::size_t>(run.elements) * size_of(run.dtype) <= options_.tuning.flat_bytes) {
-    return in_slots + "the batch has no more than KOLO_FLAT_BYTES";
-  }
+  if (site_.takes(run.kind, Route::flat, static_cast<std::size_t>(run.elements) * size_of(run.dtype)))
+    return in_slots + "so short a batch takes the flat route (KOLO_ROUTES)";
   return "on the CPU, where it lies, because it is in an arena of the group";
 }
 

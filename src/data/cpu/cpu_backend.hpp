@@ -37,6 +37,7 @@
 #include "data/cpu/lane.hpp"
 #include "data/cpu/mesh.hpp"
 #include "data/cpu/registry.hpp"
+#include "data/cpu/routes.hpp"
 #include "data/cpu/site.hpp"
 #include "data/cpu/tuning.hpp"
 #include "transport/inter_node.hpp"
@@ -54,6 +55,7 @@ struct CpuBackendOptions {
   /// Sets whose members share an InterNode must not share tags: this set uses `first_tag` ... first_tag + slots - 1.
   int first_tag = 0;
   Tuning tuning;
+  Routes routes{RouteTable(), 1};
   /// What the node's ranks share beyond the slots; null: nothing.
   std::shared_ptr<transport::Regions> regions;
 };

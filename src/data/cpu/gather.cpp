@@ -30,4 +30,15 @@ void Gather::open_rows(std::size_t index, Alltoall& rows) {
   rows.open(run.pieces.front().input, output, send, is_root ? bytes : nothing, over_distance);
 }
 
+// ---------------------------------------------------------------- small calls
+
+/// The root copies all inputs.
+constexpr SmallPart Gather::kSmall = {[](CpuSmallCalls& calls, const SmallCall& call) {
+                                        return calls.lay_out_contribution(
+                                            call, calls.is_root(call) ? whole(call) : CpuSmallCalls::Range{});
+                                      },
+                                      [](CpuSmallCalls& calls, const SmallCall& call) {
+                                        if (calls.is_root(call)) calls.take_contributions(call);
+                                      }};
+
 }  // namespace kolo::data::cpu

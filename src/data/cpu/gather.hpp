@@ -6,6 +6,7 @@
 #pragma once
 
 #include "data/cpu/lengths.hpp"
+#include "data/cpu/small.hpp"
 #include "data/cpu/uneven_rows.hpp"
 
 namespace kolo::data::cpu {
@@ -14,6 +15,7 @@ namespace kolo::data::cpu {
 class Gather final : public UnevenRows {
  public:
   explicit Gather(Site& site) : UnevenRows(site), lengths_(site) {}
+  static const SmallPart kSmall;
 
  private:
   void open_lengths() override;

@@ -7,13 +7,9 @@ namespace kolo::data::cpu {
 
 namespace {
 
-/// Flat, the root reads a line of each rank and writes one; sliced, it reads and writes about two.
-constexpr int kFewRanks = 3;
-/// With so many ranks for each CPU flat is faster. 4 ranks on 2 CPUs took 880 us sliced for 4 MiB, 780 flat; 64 MiB
-/// 19.7 and 16.8 ms; 8 ranks 4.0 and 3.7 ms for 8 MiB.
-constexpr int kRanksACpu = 2;
 /// Flat chunks, as measured: 16 MiB took 2 ranks 1540 us with 128 KiB, 1640 with 256 and 1600 with 64; 4 MiB took 4
 /// ranks 780 us with 64 KiB and 870 with 32.
+constexpr int kFewRanks = 3;
 constexpr std::size_t kMostOfFew = 128 << 10;
 constexpr std::size_t kMostOfMany = 64 << 10;
 
@@ -31,17 +27,12 @@ void Reduce::open(Runs runs, data::Job& /*job*/) {
   element_bytes_ = static_cast<std::int64_t>(size_of(run.dtype));
   elements_ = run.elements;
   std::size_t chunk_bytes = site_.chunk_bytes(bytes);
-  if (goes_flat(chunk_bytes))
-    chunk_bytes = std::min(chunk_bytes, site_.local_size() <= kFewRanks ? kMostOfFew : kMostOfMany);
+  is_flat_ = site_.takes(run.kind, Route::flat, bytes);
+  if (is_flat_) chunk_bytes = std::min(chunk_bytes, site_.local_size() <= kFewRanks ? kMostOfFew : kMostOfMany);
   chunk_elements_ = format.elements_in(chunk_bytes) / format.granule() * format.granule();
   past_cache_ = bytes >= site_.tuning.past_cache_bytes;
   offset_ = 0;
   fill_cursor_ = take_cursor_ = PieceCursor(run.pieces.data(), run.pieces.size());
-}
-
-bool Reduce::goes_flat(std::size_t bytes) const noexcept {
-  return site_.one_node() && (bytes <= site_.tuning.flat_bytes || site_.local_size() <= kFewRanks ||
-                              site_.tuning.ranks_a_cpu >= kRanksACpu);
 }
 
 Collective::Cut Reduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
@@ -49,17 +40,17 @@ Collective::Cut Reduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
   chunk.of = this;
   chunk.begin = offset_;
   chunk.elements = std::min(elements_ - offset_, chunk_elements_);
-  const bool flat = goes_flat(format_->bytes(chunk.elements));
-  chunk.peers_read_at_take = flat;
+  chunk.peers_read_at_take = is_flat_;
   chunk.exchanges = site_.lane;
-  chunk.enters_when_filled = site_.one_node() ? !flat : site_.lane != nullptr;
+  chunk.enters_when_filled = site_.one_node() ? !is_flat_ : site_.lane != nullptr;
   offset_ += chunk.elements;
   return Cut::chunk;
 }
 
 std::string_view Reduce::route(const data::Run& run) const {
   if (!site_.one_node()) return "lanes";
-  return goes_flat(wire_format(run.dtype, run.wire).bytes(run.elements)) ? "flat" : "sliced";
+  const std::size_t bytes = wire_format(run.dtype, run.wire).bytes(run.elements);
+  return to_string(site_.takes(run.kind, Route::flat, bytes) ? Route::flat : Route::slots);
 }
 
 Part Reduce::own_share(const Chunk& chunk) const noexcept {
@@ -204,5 +195,16 @@ void Reduce::copy_out(const Chunk& chunk) {
     at += elements;
   });
 }
+
+// ---------------------------------------------------------------- small calls
+
+/// The root reduces all inputs.
+constexpr SmallPart Reduce::kSmall = {[](CpuSmallCalls& calls, const SmallCall& call) {
+                                        return calls.lay_out_input(call, calls.is_root(call) ? whole(call)
+                                                                                             : CpuSmallCalls::Range{});
+                                      },
+                                      [](CpuSmallCalls& calls, const SmallCall& call) {
+                                        if (calls.is_root(call)) calls.reduce(call, whole(call));
+                                      }};
 
 }  // namespace kolo::data::cpu

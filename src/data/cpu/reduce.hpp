@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reduce to a root. The same arithmetic as an all-reduce (allreduce.hpp), in the same order and rounded at the same
-// places, so that the root gets the same bits; but only the root takes a result. Three routes:
+// places, so that the root gets the same bits; but only the root takes a result. It goes one of three ways:
 //
-//   flat    one node; a small chunk, few ranks, or at least two on each CPU. The others fill. When all have, the root
-//           reduces their slots and its own input straight into its output; the others wait for nobody. One
-//           synchronisation, and the fewest copies. The root alone adds; where ranks share CPUs the other CPUs have
-//           as much to do meanwhile, with the copies.
-//   sliced  one node, more ranks. The chunk is divided into a share a rank. When all have filled, rank j reduces share
-//           j over its own input and the peers' slots, and writes the sum into the root's slot (the root: into its
-//           output), from which the root takes when all have reduced. So the root reads and writes each line twice,
-//           however many ranks there are. (With up to three, flat does not read more.)
+//   flat    one node, few ranks or a short run (routes.hpp). The others fill. When all have, the root reduces their
+//           slots and its own input straight into its output; the others wait for nobody. One synchronisation, and the
+//           fewest copies. The root alone adds.
+//   slots   one node. The chunk is divided into a share a rank. When all have filled, rank j reduces share j over its
+//           own input and the peers' slots, and writes the sum into the root's slot (the root: into its output), from
+//           which the root takes when all have reduced. So the root reads and writes each line twice, however many
+//           ranks there are. (With up to three, flat does not read more.)
 //   lanes   several nodes. As an all-reduce's: rank j of each node reduces share j over its node into partial sums, and
 //           exchanges them with rank j of the other nodes. The result comes to the root's node alone, whose ranks bring
 //           it to the root's slot.
@@ -21,6 +20,7 @@
 #include <string_view>
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
 
@@ -29,6 +29,7 @@ namespace kolo::data::cpu {
 class Reduce final : public Collective {
  public:
   using Collective::Collective;
+  static const SmallPart kSmall;
   /// Only the root's pieces need outputs; those of other ranks are left alone.
   void open(Runs runs, data::Job& job) override;
 
@@ -42,7 +43,6 @@ class Reduce final : public Collective {
 
  private:
   [[nodiscard]] bool is_root() const noexcept { return root_ == site_.topology.rank; }
-  [[nodiscard]] bool goes_flat(std::size_t bytes) const noexcept;
   [[nodiscard]] static bool is_flat(const Chunk& chunk) noexcept { return chunk.peers_read_at_take; }
   [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
   [[nodiscard]] Part kept_share(const Chunk& chunk) const noexcept;
@@ -59,6 +59,7 @@ class Reduce final : public Collective {
   std::int64_t elements_ = 0;
   std::int64_t chunk_elements_ = 0;
   std::int64_t offset_ = 0;  // the first element that has not been cut
+  bool is_flat_ = false;
   bool past_cache_ = false;  // outputs elsewhere than the inputs are written past the cache (tuning.hpp)
   PieceCursor fill_cursor_;
   PieceCursor take_cursor_;

@@ -186,4 +186,23 @@ void ReduceScatter::take_between_nodes(const ScatterPlan::Block& block, const Ch
   format.decode(encoded, block.elements, block.output, false);
 }
 
+// ---------------------------------------------------------------- small calls
+
+namespace {
+
+/// Of an input: this rank's.
+CpuSmallCalls::Range own_rows(const CpuSmallCalls& calls, const SmallCall& call) noexcept {
+  const data::RowsOf rows(call.shape[0], calls.own(), calls.ranks());
+  const std::size_t row = call.shape[0] == 0 ? 0 : call.bytes() / static_cast<std::size_t>(call.shape[0]);
+  const auto begin = static_cast<std::size_t>(rows.begin) * row;
+  return {begin, begin + static_cast<std::size_t>(rows.count) * row};
+}
+
+}  // namespace
+
+/// Each rank reduces its rows of all inputs.
+constexpr SmallPart ReduceScatter::kSmall = {
+    [](CpuSmallCalls& calls, const SmallCall& call) { return calls.lay_out_input(call, own_rows(calls, call)); },
+    [](CpuSmallCalls& calls, const SmallCall& call) { calls.reduce(call, own_rows(calls, call)); }};
+
 }  // namespace kolo::data::cpu

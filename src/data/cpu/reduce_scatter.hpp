@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
 
@@ -85,6 +86,7 @@ class ScatterPlan {
 class ReduceScatter final : public Collective {
  public:
   using Collective::Collective;
+  static const SmallPart kSmall;
   /// What the mesh must hold for a chunk.
   static MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
 

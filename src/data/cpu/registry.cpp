@@ -30,18 +30,19 @@ struct Row {
   CollectiveKind kind;
   std::unique_ptr<Collective> (*make)(Site& site);
   MeshBytes (*mesh_bytes)(const core::Topology& topology, std::size_t slot_bytes) noexcept = nullptr;
+  const SmallPart* small = nullptr;
 };
 
 constexpr Row kRows[] = {
-    {CollectiveKind::allreduce, make<Allreduce>},
-    {CollectiveKind::broadcast, make<Broadcast>},
-    {CollectiveKind::allgather, make<Allgather, AllgatherBetweenNodes>},
-    {CollectiveKind::alltoall, make<Alltoall>, Alltoall::mesh_bytes},
+    {CollectiveKind::allreduce, make<Allreduce>, nullptr, &Allreduce::kSmall},
+    {CollectiveKind::broadcast, make<Broadcast>, nullptr, &Broadcast::kSmall},
+    {CollectiveKind::allgather, make<Allgather, AllgatherBetweenNodes>, nullptr, &Allgather::kSmall},
+    {CollectiveKind::alltoall, make<Alltoall>, Alltoall::mesh_bytes, &Alltoall::kSmall},
     {CollectiveKind::alltoall_splits, make<AlltoallSplits>, Alltoall::mesh_bytes},
-    {CollectiveKind::reduce_scatter, make<ReduceScatter>, ReduceScatter::mesh_bytes},
-    {CollectiveKind::reduce, make<Reduce>},
-    {CollectiveKind::gather, make<Gather>, Alltoall::mesh_bytes},
-    {CollectiveKind::scatter, make<Scatter>, Alltoall::mesh_bytes},
+    {CollectiveKind::reduce_scatter, make<ReduceScatter>, ReduceScatter::mesh_bytes, &ReduceScatter::kSmall},
+    {CollectiveKind::reduce, make<Reduce>, nullptr, &Reduce::kSmall},
+    {CollectiveKind::gather, make<Gather>, Alltoall::mesh_bytes, &Gather::kSmall},
+    {CollectiveKind::scatter, make<Scatter>, Alltoall::mesh_bytes, &Scatter::kSmall},
 };
 
 }  // namespace
@@ -55,6 +56,12 @@ MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noe
     most.incoming = std::max(most.incoming, bytes.incoming);
   }
   return most;
+}
+
+const SmallPart* small_part(CollectiveKind kind) noexcept {
+  for (const Row& row : kRows)
+    if (row.kind == kind) return row.small;
+  return nullptr;
 }
 
 Collectives::Collectives(Site& site) : site_(site) {

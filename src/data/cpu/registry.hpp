@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which class runs which kind of collective.
+// Which class runs which kind of collective, and how that goes as a small call.
 #pragma once
 
 #include <array>
@@ -10,11 +10,15 @@
 
 #include "core/collectives.hpp"
 #include "data/cpu/collective.hpp"
+#include "data/cpu/small.hpp"
 
 namespace kolo::data::cpu {
 
 /// What any kind of collective wants of the mesh for a chunk.
 MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
+
+/// How a kind goes as a small call; null: it does not.
+const SmallPart* small_part(core::CollectiveKind kind) noexcept;
 
 /// A set's collectives, used again and again. One driver.
 class Collectives {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "data/cpu/lengths.hpp"
+#include "data/cpu/small.hpp"
 #include "data/cpu/uneven_rows.hpp"
 
 namespace kolo::data::cpu {
@@ -12,6 +13,7 @@ namespace kolo::data::cpu {
 class Scatter final : public UnevenRows {
  public:
   explicit Scatter(Site& site) : UnevenRows(site), lengths_(site) {}
+  static const SmallPart kSmall;
 
  private:
   void open_lengths() override;

@@ -16,6 +16,7 @@
 #include "data/cpu/chunk.hpp"
 #include "data/cpu/lane.hpp"
 #include "data/cpu/mesh.hpp"
+#include "data/cpu/routes.hpp"
 #include "data/cpu/tuning.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "transport/intra_node.hpp"
@@ -29,6 +30,7 @@ struct Site {
   const std::vector<int>& members;      ///< as CpuBackendOptions have them,
   const std::vector<int>& local_ranks;  ///< these, too
   const Tuning& tuning;
+  const Routes& routes;
   transport::IntraNode& intra;
   transport::RegionTable& regions;
   int lanes = 1;         ///< ranks of the smallest node
@@ -43,6 +45,10 @@ struct Site {
   kernels::PeerCopy to_peers = {};  ///< into slots
 
   [[nodiscard]] bool one_node() const noexcept { return mesh == nullptr; }
+  /// Whether a run takes this route, which leads inside a node.
+  [[nodiscard]] bool takes(core::CollectiveKind kind, Route route, std::size_t bytes) const noexcept {
+    return one_node() && routes.may_take(kind, route, bytes);
+  }
   [[nodiscard]] int local_rank() const noexcept { return topology.local_rank; }
   [[nodiscard]] int local_size() const noexcept { return topology.local_size(); }
   [[nodiscard]] bool is_near(int rank) const noexcept {

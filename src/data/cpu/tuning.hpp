@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every number of the data plane that another machine may want different. Each is a setting (base/settings.hpp), whose
+// Every number of the data plane that another machine may want different, but for those of the routes (routes.hpp).
+// Each is a setting (base/settings.hpp), whose
 // help says what it does; here stands why its default is what it is. The same on all ranks: chunks are cut by them.
 #pragma once
 
@@ -13,9 +14,6 @@
 namespace kolo::data::cpu {
 
 struct Tuning {
-  /// KOLO_FLAT_BYTES. Flat, every rank reads all of every other's chunk, which crosses cores n-1 times instead of
-  /// twice, but meets once instead of twice. A meeting costs some hundred nanoseconds, the time in which 8 KiB cross.
-  std::size_t flat_bytes = 8 << 10;
   /// KOLO_CHUNK_BYTES. A run shorter than the slots together is cut into smaller chunks than slots, so that its
   /// stages overlap, but not into smaller ones than this: a chunk costs two meetings.
   std::size_t least_chunk_bytes = 32 << 10;
@@ -31,9 +29,6 @@ struct Tuning {
 
   /// How what is read by peers is written; found at the start (data/cpu/cpu_distance.hpp). May differ between ranks.
   kernels::PeerCopy to_peers;
-  /// Ranks of the machine for each CPU, rounded down; 0: there are more CPUs than ranks. No setting: found at the
-  /// start.
-  int ranks_a_cpu = 0;
 
   /// The same as `least_chunk_bytes` between nodes, where a chunk costs two steps as well: it should carry more than
   /// passes in their time. 64 KiB in one chunk took 0.5 ms between 2 hosts and 1.2 between 4, in two 0.9 and 3.7 (links

@@ -29,7 +29,6 @@ struct WorldShape {
   std::size_t slot_bytes = 256;
   std::uint64_t slots = 3;
   std::size_t flat_bytes = 128;
-  int ranks_a_cpu = 0;
   std::size_t step_bytes = 100;
   std::uint32_t seed = 1;  ///< of how reluctantly the transport completes
 };
@@ -37,8 +36,8 @@ struct WorldShape {
 inline std::string describe(const WorldShape& shape) {
   return std::to_string(shape.ranks) + " ranks, " + std::to_string(shape.ranks_per_node) + " a node, " +
          std::to_string(shape.slots) + " slots of " + std::to_string(shape.slot_bytes) + ", flat up to " +
-         std::to_string(shape.flat_bytes) + ", " + std::to_string(shape.ranks_a_cpu) + " ranks a CPU, a step for " +
-         std::to_string(shape.step_bytes) + ", seed " + std::to_string(shape.seed);
+         std::to_string(shape.flat_bytes) + ", a step for " + std::to_string(shape.step_bytes) + ", seed " +
+         std::to_string(shape.seed);
 }
 
 /// A transport whose operations complete some time after they could.
@@ -138,8 +137,7 @@ inline void run_rank(bootstrap::ThreadWorld& world, const WorldShape& shape, int
   const std::shared_ptr<transport::SharedRegion> region =
       node->share(transport::Sharers::all(topology), kRegionBytes, meet, [] {});
   CpuBackendOptions options;
-  options.tuning.flat_bytes = shape.flat_bytes;
-  options.tuning.ranks_a_cpu = shape.ranks_a_cpu;
+  options.routes = Routes(RouteTable("*:0-" + std::to_string(shape.flat_bytes) + "=flat"), topology.size);
   options.tuning.step_bytes = shape.step_bytes;
   options.tuning.least_chunk_bytes = 192;
   options.tuning.past_cache_bytes = 512;

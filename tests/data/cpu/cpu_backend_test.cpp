@@ -344,7 +344,7 @@ TEST_P(CpuBackendWorlds, EveryKindTypeAndOperationInTinySlots) {
     if (kolo::testing::kSanitized && seed != 1 + static_cast<std::uint32_t>(shape.ranks) % 3) continue;
     shape.seed = seed;
     shape.slots = seed;  // one slot only: nothing overlaps
-    shape.ranks_a_cpu = seed == 2 ? 2 : 1;
+    shape.flat_bytes = seed == 2 ? 1 << 20 : 128;
     shape.step_bytes = std::vector<std::size_t>{0, 100, 1 << 20}[seed - 1];
     run_world(shape, [&](Rank& rank) { everything_once(rank, seed); });
   }
@@ -458,6 +458,7 @@ TEST(CpuBackend, ARootGetsTheBitsOfAnAllreduce) {
         shape.ranks_per_node = ranks_per_node;
         shape.slot_bytes = slot_bytes;
         shape.step_bytes = step_bytes;
+        shape.flat_bytes = step_bytes;  // on one node, where steps are none
         run_world(shape, [](Rank& rank) {
           for (const core::Wire wire : {core::Wire::own, core::Wire::bfloat16}) {
             for (int root = 0; root < rank.size(); ++root) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The cases of tests/support/cases.hpp between processes: all pairs of their factors, and every collective in every
-// form and group, through slots that are too small for most.
+// form and group, through slots that are too small for most, and by the routes that seldom are taken.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -26,6 +26,7 @@ void check_matrix(Report& report) {
 const kolo::testing::Registered
     registered({.name = "matrix",
                 .run = check_matrix,
-                .options = {kolo::Options{}.with_setting("KOLO_SLOT_BYTES", "256").with_setting("KOLO_SLOTS", "2")}});
+                .options = {kolo::Options{}.with_setting("KOLO_SLOT_BYTES", "256").with_setting("KOLO_SLOTS", "2"),
+                            kolo::Options{}.with_setting("KOLO_ROUTES", "*:none=small,0-=flat")}});
 
 }  // namespace

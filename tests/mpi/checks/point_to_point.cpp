@@ -46,7 +46,7 @@ void exchange(Report& report) {
   }
 }
 
-const kolo::testing::Registered
-    registered({"point_to_point", exchange, {kolo::Options{}, kolo::Options{}.with_setting("KOLO_DIRECT_BYTES", "0")}});
+const kolo::testing::Registered registered(
+    {"point_to_point", exchange, {kolo::Options{}, kolo::Options{}.with_setting("KOLO_ROUTES", "message:none=peers")}});
 
 }  // namespace

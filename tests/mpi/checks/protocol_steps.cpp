@@ -101,6 +101,7 @@ void check_protocol_steps(Report& report) {
 const kolo::testing::Registered registered(
     {.name = "protocol_steps",
      .run = check_protocol_steps,
-     .options = {kolo::Options{}.with_setting("KOLO_FUSION_THRESHOLD", "4K").with_setting("KOLO_EXPRESS_BYTES", "0")}});
+     .options = {
+         kolo::Options{}.with_setting("KOLO_FUSION_THRESHOLD", "4K").with_setting("KOLO_ROUTES", "*:none=small")}});
 
 }  // namespace

@@ -35,9 +35,14 @@ struct Form {
   std::map<std::string, std::string> settings;
 };
 
-class ExpressCalls : public testing::TestWithParam<Form> {
+class ShortcutCalls : public testing::TestWithParam<Form> {
  protected:
   [[nodiscard]] int ranks() const { return GetParam().ranks; }
+  /// Whether no call is small.
+  [[nodiscard]] static bool never() {
+    const auto routes = GetParam().settings.find("KOLO_ROUTES");
+    return routes != GetParam().settings.end() && routes->second == "*:none=small";
+  }
   [[nodiscard]] kolo::Options options() const {
     kolo::Options options;
     for (const auto& [name, value] : GetParam().settings) options.with_setting(name, value);
@@ -64,7 +69,7 @@ void reduce_once(std::size_t elements, int call, bool in_place) {
   ASSERT_EQ(out, wanted) << "call " << call;
 }
 
-TEST_P(ExpressCalls, EveryResultIsExactWhateverComesBetween) {
+TEST_P(ShortcutCalls, EveryResultIsExactWhateverComesBetween) {
   constexpr int kCalls = kolo::testing::unless_sanitized(400, 150);
   kolo::run_local(
       ranks(),
@@ -106,11 +111,8 @@ TEST_P(ExpressCalls, EveryResultIsExactWhateverComesBetween) {
         const float mean = kolo::allreduce(static_cast<float>(2 * kolo::rank()), ReduceOp::average);
         EXPECT_EQ(mean, static_cast<float>(kolo::size() - 1));
         EXPECT_EQ(kolo::allreduce(kolo::rank(), ReduceOp::max), kolo::size() - 1);
-        const std::string express = GetParam().settings.count("KOLO_EXPRESS_BYTES") == 0
-                                        ? std::string("8K")
-                                        : GetParam().settings.at("KOLO_EXPRESS_BYTES");
-        if (express == "0") {
-          EXPECT_EQ(kolo::metrics().expressed, 0U);
+        if (never()) {
+          EXPECT_EQ(kolo::metrics().shortcuts, 0U);
         }
       },
       options());
@@ -269,7 +271,7 @@ void scatter_once(std::int64_t rows, int call) {
   ASSERT_EQ(std::vector<std::int32_t>(got.begin(), got.end()), wanted) << "call " << call;
 }
 
-TEST_P(ExpressCalls, EveryKindInEverySizeIsExact) {
+TEST_P(ShortcutCalls, EveryKindInEverySizeIsExact) {
   constexpr int kCalls = kolo::testing::unless_sanitized(300, 120);
   kolo::run_local(
       ranks(),
@@ -312,13 +314,12 @@ TEST_P(ExpressCalls, EveryKindInEverySizeIsExact) {
         }
         const auto& settings = GetParam().settings;
         const bool in_haste = settings.count("KOLO_SPIN_US") != 0 || settings.count("KOLO_RANKS_PER_NODE") != 0;
-        const bool never = settings.count("KOLO_EXPRESS_BYTES") != 0 && settings.at("KOLO_EXPRESS_BYTES") == "0";
-        if (kolo::size() > 1 && !in_haste && !never) kolo::testing::expect_calls_without_the_log(0);
+        if (kolo::size() > 1 && !in_haste && !never()) kolo::testing::expect_calls_without_the_log(0);
       },
       options());
 }
 
-TEST_P(ExpressCalls, AnOutputTooSmallIsSaidAndTheOthersGoOn) {
+TEST_P(ShortcutCalls, AnOutputTooSmallIsSaidAndTheOthersGoOn) {
   if (ranks() < 2) return;  // the rank that is wrong is not the only one
   kolo::run_local(
       ranks(),
@@ -341,7 +342,7 @@ TEST_P(ExpressCalls, AnOutputTooSmallIsSaidAndTheOthersGoOn) {
       options());
 }
 
-TEST_P(ExpressCalls, ARootedOutputTooSmallIsSaidAndTheOthersGoOn) {
+TEST_P(ShortcutCalls, ARootedOutputTooSmallIsSaidAndTheOthersGoOn) {
   if (ranks() < 2) return;  // the rank that is wrong is not the only one
   kolo::run_local(
       ranks(),
@@ -366,7 +367,7 @@ TEST_P(ExpressCalls, ARootedOutputTooSmallIsSaidAndTheOthersGoOn) {
       options());
 }
 
-TEST_P(ExpressCalls, WhoDisagreesIsToldByTheLogAndTheJobGoesOn) {
+TEST_P(ShortcutCalls, WhoDisagreesIsToldByTheLogAndTheJobGoesOn) {
   if (ranks() < 2) return;  // nobody to disagree with
   std::vector<std::string> said(static_cast<std::size_t>(ranks()));
   kolo::run_local(
@@ -395,7 +396,7 @@ TEST_P(ExpressCalls, WhoDisagreesIsToldByTheLogAndTheJobGoesOn) {
   for (const std::string& sentence : said) EXPECT_EQ(sentence, said.front());
 }
 
-TEST_P(ExpressCalls, ThreadsOfARankQueue) {
+TEST_P(ShortcutCalls, ThreadsOfARankQueue) {
   constexpr int kThreads = 3;
   constexpr int kCalls = 60;
   kolo::run_local(
@@ -422,7 +423,7 @@ TEST_P(ExpressCalls, ThreadsOfARankQueue) {
 }
 
 /// One rank is late for longer than anybody looks; then one leaves, and the others are told so, each in his own time.
-TEST_P(ExpressCalls, TheLateAreWaitedForAndTheGoneAreNamed) {
+TEST_P(ShortcutCalls, TheLateAreWaitedForAndTheGoneAreNamed) {
   std::atomic<std::int64_t> demoted{0};
   kolo::run_local(
       ranks(),
@@ -454,12 +455,12 @@ TEST_P(ExpressCalls, TheLateAreWaitedForAndTheGoneAreNamed) {
       options());
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, ExpressCalls,
+INSTANTIATE_TEST_SUITE_P(Worlds, ShortcutCalls,
                          testing::Values(Form{"One", 1, {}}, Form{"Two", 2, {}}, Form{"Four", 4, {}},
                                          Form{"ThreeWithoutPatience", 3, {{"KOLO_SPIN_US", "0"}}},
-                                         Form{"FourInOneLine", 4, {{"KOLO_EXPRESS_BYTES", "1"}}},
-                                         Form{"ThreeByTheLog", 3, {{"KOLO_EXPRESS_BYTES", "0"}}},
-                                         Form{"TwoHardlyEverByTheLog", 2, {{"KOLO_EXPRESS_BYTES", "4M"}}},
+                                         Form{"FourInOneLine", 4, {{"KOLO_ROUTES", "*:0-112=small"}}},
+                                         Form{"ThreeByTheLog", 3, {{"KOLO_ROUTES", "*:none=small"}}},
+                                         Form{"TwoHardlyEverByTheLog", 2, {{"KOLO_ROUTES", "*:0-4M=small"}}},
                                          Form{"FourOnTwoNodes", 4, {{"KOLO_RANKS_PER_NODE", "2"}}}),
                          [](const testing::TestParamInfo<Form>& info) { return info.param.name; });
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/express_data.hpp"
+#include "data/cpu/small.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-namespace kolo::engine {
+namespace kolo::data::cpu {
 namespace {
 
-using control::Express;
 using core::CollectiveKind;
+using core::ShortcutMemory;
 
 constexpr int kRanks = 3;
 constexpr std::size_t kCapacity = 600;
@@ -25,18 +25,17 @@ struct Free {
 };
 
 /// Three ranks that do everything one after another: nobody waits for anybody.
-class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
+class SmallTest : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
     End(const base::Columns& columns, int rank)
-        : express(columns, kCapacity, rank), data(express, kernels::PeerCopy()) {}
-    Express express;
-    ExpressData data;
+        : calls(ShortcutMemory(columns, kCapacity, rank), Routes(RouteTable(), kRanks), kernels::PeerCopy()) {}
+    CpuSmallCalls calls;
     std::vector<std::int32_t> input, output;
-    ExpressCall call;
+    SmallCall call;
   };
 
-  ExpressDataTest() {
+  SmallTest() {
     const auto columns = base::Columns::in_a_row(memory_.get(), kColumn, kRanks);
     for (int rank = 0; rank < kRanks; ++rank) ends_.push_back(std::make_unique<End>(columns, rank));
   }
@@ -59,7 +58,7 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
       end.call.shape = has_rows ? Shape{} : Shape{count};
       if (rank == kRoot) end.call.splits = splits_;
       auto* const out = reinterpret_cast<std::byte*>(end.output.data());
-      end.call.buffer = {reinterpret_cast<const std::byte*>(end.input.data()), out, count};
+      end.call.tensor = {reinterpret_cast<const std::byte*>(end.input.data()), out, count};
       end.call.make_room = [out](const std::vector<std::int64_t>&) { return out; };
     }
   }
@@ -67,18 +66,13 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
   [[nodiscard]] bool lay_out() {
     bool fits = true;
     ++call_;
-    for (const auto& end : ends_) {
-      end->express.begin(call_);
-      fits = end->data.lay_out(end->call) && fits;
-      if (fits) end->express.speak(7);
-    }
+    for (const auto& end : ends_) fits = end->calls.lay_out(call_, end->call) && fits;
     return fits;
   }
   /// The inputs may change as soon as they have been laid out, but for what a rank takes of its own.
   void expect(int rank, const std::vector<std::int32_t>& wanted) {
     End& end = *ends_[static_cast<std::size_t>(rank)];
-    ASSERT_EQ(end.express.look(), Express::Verdict::together);
-    end.data.take(end.call);
+    end.calls.take(end.call);
     end.input.assign(end.input.size(), -2);
     const std::vector<std::int32_t> got(end.output.begin(),
                                         end.output.begin() + static_cast<std::ptrdiff_t>(wanted.size()));
@@ -127,7 +121,7 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
 
  private:
   core::Round call_ = 0;
-  const std::size_t kColumn = Express::column_bytes(kCapacity);
+  const std::size_t kColumn = ShortcutMemory::column_bytes(kCapacity);
   const std::unique_ptr<std::byte, Free> memory_{
       static_cast<std::byte*>(::operator new (kRanks* kColumn, std::align_val_t{4096}))};
 
@@ -137,7 +131,7 @@ class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
 };
 
 /// In lines, at their limit, and in payloads.
-TEST_P(ExpressDataTest, EachKindBringsItsResult) {
+TEST_P(SmallTest, EachKindBringsItsResult) {
   for (const std::int64_t size : {0, 3, 27, 28, 30, 33, 150}) {
     std::vector<std::int64_t> elements(kRanks, size);
     std::vector<std::vector<std::int64_t>> all_splits = {{}};
@@ -156,14 +150,13 @@ TEST_P(ExpressDataTest, EachKindBringsItsResult) {
   }
 }
 
-TEST_P(ExpressDataTest, WhatDoesNotFitGoesByTheLog) {
+TEST_P(SmallTest, WhatDoesNotFitGoesByTheLog) {
   const std::int64_t size = 153;  // 612 bytes
   prepare({size, size, size}, {51, 51, 51});
   EXPECT_FALSE(lay_out());
-  for (const auto& end : ends_) EXPECT_EQ(end->express.demote(), Express::Verdict::by_log);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, ExpressDataTest,
+INSTANTIATE_TEST_SUITE_P(Kinds, SmallTest,
                          ::testing::Values(CollectiveKind::allreduce, CollectiveKind::reduce,
                                            CollectiveKind::reduce_scatter, CollectiveKind::broadcast,
                                            CollectiveKind::alltoall, CollectiveKind::allgather, CollectiveKind::gather,
@@ -171,21 +164,19 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ExpressDataTest,
                          [](const auto& info) { return std::string(core::to_string(info.param)); });
 
 /// Its other ranks do not know how much its root gives.
-TEST(ExpressData, ALongScatterIsGuessedByItsOutput) {
+TEST(Small, ALongScatterIsGuessedByItsOutput) {
   const std::unique_ptr<std::byte, Free> memory(
-      static_cast<std::byte*>(::operator new (2 * Express::column_bytes(kCapacity), std::align_val_t{4096})));
-  const auto columns = base::Columns::in_a_row(memory.get(), Express::column_bytes(kCapacity), 2);
-  Express express(columns, kCapacity, 0);
-  ExpressData data(express, kernels::PeerCopy());
-  ExpressCall call;
+      static_cast<std::byte*>(::operator new (2 * ShortcutMemory::column_bytes(kCapacity), std::align_val_t{4096})));
+  const auto columns = base::Columns::in_a_row(memory.get(), ShortcutMemory::column_bytes(kCapacity), 2);
+  CpuSmallCalls calls(ShortcutMemory(columns, kCapacity, 0), Routes(RouteTable(), 2), kernels::PeerCopy());
+  SmallCall call;
   call.kind = CollectiveKind::scatter;
   call.root = 1;
   for (const std::int64_t elements : {75, 76}) {  // of 4 bytes, for each of two ranks
     call.output_elements = elements;
-    express.begin(static_cast<core::Round>(elements));
-    EXPECT_EQ(data.lay_out(call), elements == 75) << elements;
+    EXPECT_EQ(calls.lay_out(static_cast<core::Round>(elements), call), elements == 75) << elements;
   }
 }
 
 }  // namespace
-}  // namespace kolo::engine
+}  // namespace kolo::data::cpu

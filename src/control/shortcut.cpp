@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/express.hpp"
+#include "control/shortcut.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "base/cache_line.hpp"
 #include "base/check.hpp"
-#include "base/round_up.hpp"
 
 namespace kolo::control {
 namespace {
@@ -26,12 +23,8 @@ std::uint64_t bits_of(double value) noexcept {
 
 }  // namespace
 
-std::size_t Express::column_bytes(std::size_t capacity) noexcept {
-  return base::round_up(kHead + 2 * base::round_up(capacity, kStride), base::kPageBytes);
-}
-
-Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
-                             double postscale, int root) noexcept {
+Shortcut::Tag Shortcut::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
+                               double postscale, int root) noexcept {
   std::uint64_t hash =
       mix(0x9e3779b97f4a7c15U, static_cast<std::uint64_t>(root) << 32 | static_cast<std::uint64_t>(kind) << 24 |
                                    static_cast<std::uint64_t>(op) << 16 | static_cast<std::uint64_t>(dtype) << 8 |
@@ -40,50 +33,36 @@ Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape
   return mix(mix(hash, bits_of(prescale)), bits_of(postscale)) & kTagMask;
 }
 
-Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
-    : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity),
-      payload_bytes_(base::round_up(capacity, kStride)) {
-  static_assert(sizeof(Line) == kStride && std::atomic<std::uint64_t>::is_always_lock_free);
-  KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
-  KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
-  for (core::Round call = 0; call < 2; ++call) line(local_rank, call).word.store(by_log(0), std::memory_order_release);
+Shortcut::Shortcut(core::ShortcutMemory memory) : memory_(std::move(memory)) {
+  const int own = memory_.local_rank();
+  KOLO_CHECK(own >= 0 && own < memory_.ranks()) << "local rank " << own << " of " << memory_.ranks();
+  for (core::Round call = 0; call < 2; ++call) memory_.word(own, call).store(by_log(0), std::memory_order_release);
   give(0);
 }
 
-void Express::begin(core::Round call) noexcept {
+void Shortcut::begin(core::Round call) noexcept {
   KOLO_CHECK(call >= call_) << "call " << call << " after " << call_;
   call_ = call;
   seen_ = 0;
   verdict_ = Verdict::undecided;
 }
 
-void Express::speak(Tag tag) noexcept {
+void Shortcut::speak(Tag tag) noexcept {
   word_ = spoken(call_, tag);
-  std::atomic<std::uint64_t>& at = line(local_rank_, call_).word;
+  std::atomic<std::uint64_t>& at = memory_.word(memory_.local_rank(), call_);
   std::uint64_t before = at.load(std::memory_order_relaxed);
   // The word is of an older call, unless a peer has demoted this one.
   while (before != by_log(call_) && !at.compare_exchange_weak(before, word_, std::memory_order_acq_rel)) {
   }
 }
 
-/// Fetches the lines of the next call from the peers' caches while this rank waits for their words. A peer that still
-/// copies from them, in the call before this one, fetches them once more. Long payloads are left out, because they may
-/// be written past the cache.
-void Express::expect(std::size_t bytes) const noexcept {
-  constexpr std::size_t kMost = 1 << 10;
-  constexpr std::size_t kLong = 8 << 10;
-  base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
-  if (bytes <= kRoom || bytes >= kLong) return;
-  base::claim_lines(payload(local_rank_, call_ + 1), std::min(bytes, kMost));
-}
-
-Express::Verdict Express::look() noexcept {
+Shortcut::Verdict Shortcut::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
-  for (; seen_ < ranks(); ++seen_) {
-    const std::atomic<std::uint64_t>& at = line(seen_, call_).word;
+  for (; seen_ < memory_.ranks(); ++seen_) {
+    const std::atomic<std::uint64_t>& at = memory_.word(seen_, call_);
     std::uint64_t word = at.load(std::memory_order_acquire);
     if (word == word_) continue;
-    const bool is_given = given(seen_).load(std::memory_order_acquire) >= call_;
+    const bool is_given = memory_.given(seen_).load(std::memory_order_acquire) >= call_;
     if (is_given) word = at.load(std::memory_order_acquire);  // it may have spoken before it gave the call
     if (is_given && word == word_) continue;
     if (is_given || word == by_log(call_)) return verdict_ = Verdict::by_log;
@@ -94,11 +73,11 @@ Express::Verdict Express::look() noexcept {
   return verdict_ = Verdict::together;
 }
 
-Express::Verdict Express::demote() noexcept {
+Shortcut::Verdict Shortcut::demote() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
   bool together = true;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    std::atomic<std::uint64_t>& at = line(rank, call_).word;
+  for (int rank = 0; rank < memory_.ranks(); ++rank) {
+    std::atomic<std::uint64_t>& at = memory_.word(rank, call_);
     std::uint64_t word = at.load(std::memory_order_acquire);
     while (word != word_ && word != by_log(call_)) {
       if (at.compare_exchange_weak(word, by_log(call_), std::memory_order_acq_rel)) word = by_log(call_);

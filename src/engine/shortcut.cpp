@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a blocking call that may avoid the log waits for its peers (control/express.hpp).
+// How a blocking call that may avoid the log waits for its peers (control/shortcut.hpp).
 //
 // First the caller polls the peers' words without touching the engine: for as long as a rank with a CPU of its own
 // needs, or until the ranks that share this CPU have run. After that a peer may wait for this engine (an asynchronous
@@ -13,7 +13,7 @@
 
 namespace kolo::engine {
 
-using Verdict = control::Express::Verdict;
+using Verdict = control::Shortcut::Verdict;
 
 namespace {
 
@@ -24,13 +24,13 @@ constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace
 
-bool Submitter::express(SetState& set, Sequence::Reservation& reserved, const ExpressCall& call) {
+bool Submitter::take_shortcut(SetState& set, Sequence::Reservation& reserved, const data::SmallCall& call) {
   if (!reserved.may_avoid_log) return false;
-  ExpressRoute& route = set.sequence.express;
-  control::Express* const express = route.begin(reserved.call, call);
-  if (express == nullptr) return false;
+  SetShortcut& route = set.sequence.shortcut;
+  control::Shortcut* const shortcut = route.begin(reserved.call, call);
+  if (shortcut == nullptr) return false;
   reserved.has_spoken = true;
-  if (await_verdict(*express) != Verdict::together) return false;
+  if (await_verdict(*shortcut) != Verdict::together) return false;
   reserved.has_avoided = true;
   route.finish(call);
   KOLO_LOG(*engine_.logger, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", "
@@ -38,15 +38,15 @@ bool Submitter::express(SetState& set, Sequence::Reservation& reserved, const Ex
   return true;
 }
 
-Verdict Submitter::await_verdict(control::Express& express) {
-  const auto is_decided = [&express] { return express.look() != Verdict::undecided; };
+Verdict Submitter::await_verdict(control::Shortcut& shortcut) {
+  const auto is_decided = [&shortcut] { return shortcut.look() != Verdict::undecided; };
   base::Waiter waiter(engine_.wait_policy);
   for (int steps = engine_.wait_policy.pauses + kYields; steps > 0; --steps) {
-    if (is_decided()) return express.look();
+    if (is_decided()) return shortcut.look();
     waiter.step();
   }
   driving_.help_until(is_decided, base::now() + std::min<base::Duration>(engine_.wait_policy.active, kPatience));
-  return express.demote();
+  return shortcut.demote();
 }
 
 }  // namespace kolo::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/express.hpp"
+#include "control/shortcut.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,51 +18,60 @@
 namespace kolo::control {
 namespace {
 
-using Verdict = Express::Verdict;
+using Verdict = Shortcut::Verdict;
+
+/// A rank's end, and the memory of the call that it is in.
+struct End : Shortcut {
+  explicit End(const core::ShortcutMemory& its_memory) : Shortcut(its_memory), memory(its_memory) {}
+  core::ShortcutMemory memory;
+  core::Round call = 0;
+};
 
 /// The ends of all ranks over one memory.
 class Ends {
  public:
   /// The memory has been used before.
   Ends(int ranks, std::size_t capacity) {
-    const std::size_t column = Express::column_bytes(capacity);
+    const std::size_t column = core::ShortcutMemory::column_bytes(capacity);
     const std::size_t bytes = static_cast<std::size_t>(ranks) * column;
     memory_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
     std::memset(memory_.get(), 0xa5, bytes);
     const auto columns = base::Columns::in_a_row(memory_.get(), column, ranks);
-    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<Express>(columns, capacity, rank));
+    for (int rank = 0; rank < ranks; ++rank)
+      ends_.push_back(std::make_unique<End>(core::ShortcutMemory(columns, capacity, rank)));
   }
-  Express& operator[](int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
+  End& operator[](int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
 
  private:
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
   };
   std::unique_ptr<std::byte, Free> memory_;
-  std::vector<std::unique_ptr<Express>> ends_;
+  std::vector<std::unique_ptr<End>> ends_;
 };
 
-constexpr Express::Tag kTag = 7;
+constexpr Shortcut::Tag kTag = 7;
 
 /// Where a rank's input lies: in the line if it fits there.
-std::byte* place(const Express& end, int rank, std::size_t bytes) {
-  return bytes <= Express::kRoom ? end.room(rank) : end.payload(rank);
+std::byte* place(const End& end, int rank, std::size_t bytes) {
+  return bytes <= core::ShortcutMemory::kRoom ? end.memory.room(rank, end.call) : end.memory.payload(rank, end.call);
 }
 
-void say(Express& end, core::Round call, Express::Tag tag, const void* input, std::size_t bytes) {
+void say(End& end, core::Round call, Shortcut::Tag tag, const void* input, std::size_t bytes) {
   end.begin(call);
-  if (bytes > 0) std::memcpy(place(end, end.local_rank(), bytes), input, bytes);
+  end.call = call;
+  if (bytes > 0) std::memcpy(place(end, end.memory.local_rank(), bytes), input, bytes);
   end.speak(tag);
 }
-void say(Express& end, core::Round call, Express::Tag tag, int value) { say(end, call, tag, &value, sizeof value); }
+void say(End& end, core::Round call, Shortcut::Tag tag, int value) { say(end, call, tag, &value, sizeof value); }
 
-int value_of(Express& end, int rank) {
+int value_of(const End& end, int rank) {
   int value = 0;
   std::memcpy(&value, place(end, rank, sizeof value), sizeof value);
   return value;
 }
 
-TEST(Express, AllReadyIsTogetherAndEverybodySeesAllInputs) {
+TEST(Shortcut, AllReadyIsTogetherAndEverybodySeesAllInputs) {
   Ends ends(3, 0);
   // More calls than a word has bits for.
   for (int call = 1; call < 70000; ++call) {
@@ -79,9 +88,8 @@ TEST(Express, AllReadyIsTogetherAndEverybodySeesAllInputs) {
   }
 }
 
-TEST(Express, InputsOfEverySizeUpToTheLongest) {
+TEST(Shortcut, InputsOfEverySizeUpToTheLongest) {
   Ends ends(2, 300);
-  EXPECT_EQ(ends[0].capacity(), 300U);
   core::Round call = 0;
   for (std::size_t bytes : {0, 1, 119, 120, 121, 128, 299, 300}) {
     std::vector<unsigned char> first(bytes), second(bytes);
@@ -99,7 +107,7 @@ TEST(Express, InputsOfEverySizeUpToTheLongest) {
   }
 }
 
-TEST(Express, DifferentTagsGoByTheLogOnAllRanksAndTheNextCallIsFree) {
+TEST(Shortcut, DifferentTagsGoByTheLogOnAllRanksAndTheNextCallIsFree) {
   Ends ends(3, 0);
   say(ends[0], 1, kTag, 1);
   say(ends[1], 1, kTag + 1, 2);
@@ -114,7 +122,7 @@ TEST(Express, DifferentTagsGoByTheLogOnAllRanksAndTheNextCallIsFree) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ends[rank].look(), Verdict::together);
 }
 
-TEST(Express, ACallThatARankHasGivenToTheLogGoesThereOnAllWithoutWaiting) {
+TEST(Shortcut, ACallThatARankHasGivenToTheLogGoesThereOnAllWithoutWaiting) {
   Ends ends(3, 0);
   ends[1].give(1);
   for (const int rank : {0, 2}) {
@@ -124,7 +132,7 @@ TEST(Express, ACallThatARankHasGivenToTheLogGoesThereOnAllWithoutWaiting) {
 }
 
 /// Asynchronous calls run ahead, and leave the lines alone: a peer that is late still finds what it needs.
-TEST(Express, ALateRankFindsTheWordsOfACallBehindWhichOthersWereGivenToTheLog) {
+TEST(Shortcut, ALateRankFindsTheWordsOfACallBehindWhichOthersWereGivenToTheLog) {
   Ends ends(2, 0);
   for (core::Round call = 1; call < 200; call += 4) {
     say(ends[0], call, kTag, 5);
@@ -141,7 +149,7 @@ TEST(Express, ALateRankFindsTheWordsOfACallBehindWhichOthersWereGivenToTheLog) {
 }
 
 /// A call that is not made after all leaves its number to the next one.
-TEST(Express, ACallMayBeginAgainBeforeItIsSpoken) {
+TEST(Shortcut, ACallMayBeginAgainBeforeItIsSpoken) {
   Ends ends(2, 0);
   ends[0].begin(1);
   say(ends[1], 1, kTag, 2);
@@ -151,7 +159,7 @@ TEST(Express, ACallMayBeginAgainBeforeItIsSpoken) {
 }
 
 /// A word that has the bits of a later call is not taken for that call's.
-TEST(Express, AWordOfLongAgoIsNone) {
+TEST(Shortcut, AWordOfLongAgoIsNone) {
   for (const core::Round later : {core::Round{1} << 15, core::Round{1} << 16, core::Round{1} << 40}) {
     Ends ends(2, 0);
     for (int rank = 0; rank < 2; ++rank) say(ends[rank], 3, kTag, rank);
@@ -165,7 +173,7 @@ TEST(Express, AWordOfLongAgoIsNone) {
   }
 }
 
-TEST(Express, ADemotedCallGoesByTheLogForTheLateRankToo) {
+TEST(Shortcut, ADemotedCallGoesByTheLogForTheLateRankToo) {
   Ends ends(2, 0);
   for (core::Round call = 1; call < 10; call += 2) {
     say(ends[0], call, kTag, 1);
@@ -184,7 +192,7 @@ TEST(Express, ADemotedCallGoesByTheLogForTheLateRankToo) {
   }
 }
 
-TEST(Express, DemotingTooLateChangesNothing) {
+TEST(Shortcut, DemotingTooLateChangesNothing) {
   Ends ends(2, 0);
   say(ends[0], 1, kTag, 1);
   say(ends[1], 1, kTag, 2);
@@ -192,13 +200,13 @@ TEST(Express, DemotingTooLateChangesNothing) {
   EXPECT_EQ(ends[1].look(), Verdict::together);
 }
 
-TEST(Express, EveryAspectOfASignatureIsInItsTag) {
+TEST(Shortcut, EveryAspectOfASignatureIsInItsTag) {
   using core::CollectiveKind;
   const auto tag = [](ReduceOp op, DType dtype, const Shape& shape, double prescale, double postscale) {
-    return Express::tag_of(CollectiveKind::allreduce, dtype, shape, op, prescale, postscale);
+    return Shortcut::tag_of(CollectiveKind::allreduce, dtype, shape, op, prescale, postscale);
   };
   const Shape shape{4, 6};
-  const std::set<Express::Tag> tags{
+  const std::set<Shortcut::Tag> tags{
       tag(ReduceOp::sum, DType::float32, shape, 1, 1),
       tag(ReduceOp::max, DType::float32, shape, 1, 1),
       tag(ReduceOp::sum, DType::int32, shape, 1, 1),
@@ -208,19 +216,19 @@ TEST(Express, EveryAspectOfASignatureIsInItsTag) {
       tag(ReduceOp::sum, DType::float32, Shape{}, 1, 1),
       tag(ReduceOp::sum, DType::float32, shape, 2, 1),
       tag(ReduceOp::sum, DType::float32, shape, 1, 2),
-      Express::tag_of(CollectiveKind::broadcast, DType::float32, shape),
-      Express::tag_of(CollectiveKind::broadcast, DType::float32, shape, ReduceOp::sum, 1, 1, 1),
-      Express::tag_of(CollectiveKind::allgather, DType::float32, shape),
-      Express::tag_of(CollectiveKind::alltoall, DType::float32, shape),
-      Express::tag_of(CollectiveKind::reduce_scatter, DType::float32, shape),
-      Express::tag_of(CollectiveKind::barrier, DType::float32, Shape{})};
+      Shortcut::tag_of(CollectiveKind::broadcast, DType::float32, shape),
+      Shortcut::tag_of(CollectiveKind::broadcast, DType::float32, shape, ReduceOp::sum, 1, 1, 1),
+      Shortcut::tag_of(CollectiveKind::allgather, DType::float32, shape),
+      Shortcut::tag_of(CollectiveKind::alltoall, DType::float32, shape),
+      Shortcut::tag_of(CollectiveKind::reduce_scatter, DType::float32, shape),
+      Shortcut::tag_of(CollectiveKind::barrier, DType::float32, Shape{})};
   EXPECT_EQ(tags.size(), 15U);
   EXPECT_EQ(tags.count(tag(ReduceOp::sum, DType::float32, Shape{4, 6}, 1, 1)), 1U);
 }
 
 // Ranks of random patience, with random mistakes, which give some calls to the log at once, often several in a row. A
 // call by the log is over when all have come there, as with the log. A rank may avoid the log in the call after.
-TEST(Express, ThreadsWithoutPatienceComeToTheSameVerdicts) {
+TEST(Shortcut, ThreadsWithoutPatienceComeToTheSameVerdicts) {
   constexpr int kRanks = 4;
   constexpr int kCalls = kolo::testing::share_of(4000);
   Ends ends(kRanks, 256);
@@ -229,7 +237,7 @@ TEST(Express, ThreadsWithoutPatienceComeToTheSameVerdicts) {
   const auto body = [&](int rank) {
     std::minstd_rand random(static_cast<unsigned>(rank + 1));
     std::minstd_rand common(7);
-    Express& end = ends[rank];
+    End& end = ends[rank];
     bool is_over = true;
     const auto give = [&](int call) {
       end.give(static_cast<core::Round>(call) + 1);
