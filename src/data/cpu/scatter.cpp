@@ -2,8 +2,6 @@
 #include "data/cpu/scatter.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "base/check.hpp"
@@ -46,66 +44,38 @@ void Scatter::open_rows(std::size_t index, Alltoall& rows) {
 
 namespace {
 
-/// In front of the root's input: the rows for each rank, or this. Then the number for each rank stands at the beginning
-/// of the payload.
-constexpr CpuSmallCalls::Head kUneven = -1;
-
-std::int64_t sum_of(const std::int64_t* first, const std::int64_t* last) {
-  return std::accumulate(first, last, std::int64_t{0});
+/// Of what each rank gets.
+std::size_t bytes_of(const SmallCall& call, std::int64_t rows) noexcept {
+  return static_cast<std::size_t>(rows * call.shape.elements()) * size_of(call.dtype);
 }
 
-std::size_t row_bytes(const SmallCall& call) noexcept {
-  return static_cast<std::size_t>(call.shape.elements()) * size_of(call.dtype);
-}
-
-/// The other ranks do not know how much the root gives: they guess by what they get.
-bool guess_fits(const CpuSmallCalls& calls, const SmallCall& call) {
-  const auto elements = static_cast<std::size_t>(calls.ranks()) * static_cast<std::size_t>(call.output_elements);
-  return calls.fits(elements * size_of(call.dtype), sizeof(CpuSmallCalls::Head));
-}
-
+/// In front of the root's input stand the rows for each rank. The others do not know them: they guess by what they get.
+/// Where ranks get different numbers of rows, the root gives the call to the log.
 bool lay_out_rows(CpuSmallCalls& calls, const SmallCall& call) {
-  if (!calls.is_root(call)) return guess_fits(calls, call);
-  const Span<const std::int64_t> splits = call.splits;
-  const bool even = std::all_of(splits.begin(), splits.end(), [&](std::int64_t rows) { return rows == splits[0]; });
-  const std::size_t bytes = call.bytes();
-  const std::size_t table = even ? 0 : splits.size() * sizeof(std::int64_t);
-  if (even ? !calls.fits(bytes, sizeof(CpuSmallCalls::Head)) : table + bytes > calls.capacity()) return false;
-  calls.write_head(even ? splits[0] : kUneven);
-  if (!even) std::memcpy(calls.payload_of(calls.own()), splits.data(), table);
-  const std::size_t row = row_bytes(call);
-  const auto before = static_cast<std::size_t>(sum_of(splits.begin(), splits.begin() + calls.own()));
-  const auto rows = static_cast<std::size_t>(splits[static_cast<std::size_t>(calls.own())]);
-  std::byte* const to =
-      even ? calls.input_of(calls.own(), bytes, sizeof(CpuSmallCalls::Head)) : calls.payload_of(calls.own()) + table;
-  calls.copy_in(call, to, {before * row, (before + rows) * row});
+  constexpr std::size_t kHead = sizeof(CpuSmallCalls::Head);
+  const auto ranks = static_cast<std::size_t>(calls.ranks());
+  if (!calls.is_root(call))
+    return calls.fits(ranks * static_cast<std::size_t>(call.output_elements) * size_of(call.dtype), kHead);
+  const auto differs = [&](std::int64_t rows) { return rows != call.splits[0]; };
+  if (std::any_of(call.splits.begin(), call.splits.end(), differs) || !calls.fits(call.bytes(), kHead)) return false;
+  calls.write_head(call.splits[0]);
+  const std::size_t part = bytes_of(call, call.splits[0]);
+  const std::size_t own = static_cast<std::size_t>(calls.own()) * part;
+  calls.copy_in(call, calls.input_of(calls.own(), call.bytes(), kHead), {own, own + part});
   return true;
 }
 
 void take_rows(CpuSmallCalls& calls, const SmallCall& call) {
-  std::vector<std::int64_t>& lengths = calls.lengths;
-  const auto own = static_cast<std::size_t>(calls.own());
-  const CpuSmallCalls::Head each = calls.head_of(call.root);
-  std::size_t table = 0;
-  if (each == kUneven) {
-    table = lengths.size() * sizeof(std::int64_t);
-    std::memcpy(lengths.data(), calls.payload_of(call.root), table);
-  } else {
-    std::fill(lengths.begin(), lengths.end(), each);
-  }
-  const std::size_t row = row_bytes(call);
-  const std::size_t begin = static_cast<std::size_t>(sum_of(lengths.data(), lengths.data() + own)) * row;
-  const std::size_t all = static_cast<std::size_t>(sum_of(lengths.data(), lengths.data() + lengths.size())) * row;
-  const std::int64_t rows = lengths[own];
-  std::fill(lengths.begin(), lengths.end(), 0);
-  lengths[static_cast<std::size_t>(call.root)] = rows;
-  std::byte* const output = call.make_room(lengths);
-  const std::byte* from = call.tensor.input;
-  if (!calls.is_root(call)) {
-    from = each == kUneven ? calls.payload_of(call.root) + table
-                           : calls.input_of(call.root, all, sizeof(CpuSmallCalls::Head));
-  }
-  copy_out(output, from + begin, static_cast<std::size_t>(rows) * row);
+  const CpuSmallCalls::Head rows = calls.head_of(call.root);
+  const std::size_t part = bytes_of(call, rows);
+  std::fill(calls.lengths.begin(), calls.lengths.end(), 0);
+  calls.lengths[static_cast<std::size_t>(call.root)] = rows;
+  std::byte* const output = call.make_room(calls.lengths);
+  const std::byte* const input =
+      calls.is_root(call)
+          ? call.tensor.input
+          : calls.input_of(call.root, static_cast<std::size_t>(calls.ranks()) * part, sizeof(CpuSmallCalls::Head));
+  copy_out(output, input + static_cast<std::size_t>(calls.own()) * part, part);
 }
 
 }  // namespace

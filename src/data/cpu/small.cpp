@@ -48,11 +48,11 @@ void CpuSmallCalls::expect_next() noexcept {
 // ---------------------------------------------------------------- what parts share
 
 bool CpuSmallCalls::fits(std::size_t bytes, std::size_t head) const noexcept {
-  return bytes <= memory_.kRoom - head || bytes <= capacity();
+  return bytes <= memory_.kRoom - head || bytes <= memory_.capacity();
 }
 
 std::byte* CpuSmallCalls::input_of(int rank, std::size_t bytes, std::size_t head) const noexcept {
-  return bytes <= memory_.kRoom - head ? memory_.room(rank, number_) + head : payload_of(rank);
+  return bytes <= memory_.kRoom - head ? memory_.room(rank, number_) + head : memory_.payload(rank, number_);
 }
 
 void CpuSmallCalls::write_head(Head head) const noexcept {

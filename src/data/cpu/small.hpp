@@ -47,8 +47,6 @@ class CpuSmallCalls final : public SmallCalls {
   /// An input lies in the room, behind `head` bytes, or in the payload.
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t head = 0) const noexcept;
   [[nodiscard]] std::byte* input_of(int rank, std::size_t bytes, std::size_t head = 0) const noexcept;
-  [[nodiscard]] std::byte* payload_of(int rank) const noexcept { return memory_.payload(rank, number_); }
-  [[nodiscard]] std::size_t capacity() const noexcept { return memory_.capacity(); }
   void write_head(Head head) const noexcept;
   [[nodiscard]] Head head_of(int rank) const noexcept;
 
