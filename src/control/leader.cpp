@@ -66,8 +66,7 @@ std::optional<core::SetId> set_of(const LogEntry& entry) {
 /// The set whose members alone have to read this entry now; none: all ranks have.
 std::optional<core::SetId> readers_of(const LogEntry& entry, const Relay& relay) {
   if (const auto* planned = std::get_if<PlannedBatch>(&entry)) return relay.set_of_plan(planned->plan);
-  return set_of<BatchAppended, PlanDefined, SetAdded, SequenceAppended,
-                SequenceFailed, SequenceEnded>(entry);
+  return set_of<BatchAppended, PlanDefined, SetAdded, SequenceAppended, SequenceFailed, SequenceEnded>(entry);
 }
 
 bool ends_log(const LogEntry& entry) {
@@ -109,8 +108,7 @@ std::unique_ptr<Sequencer> make_sequencer(const core::Topology& topology, const 
 }  // namespace
 
 Leader::Leader(const core::Topology& topology, const base::Settings& settings, Board& board,
-               std::function<void(int local_rank)> wake, ControlChannel* control,
-               std::function<void(std::string)> note)
+               std::function<void(int local_rank)> wake, ControlChannel* control, std::function<void(std::string)> note)
     : topology_(topology), board_(board), wake_rank_(std::move(wake)), control_(control), note_(std::move(note)),
       relay_(topology.size,
              relay_children(topology, control == nullptr ? std::vector<int>{} : control->children(),
@@ -239,10 +237,9 @@ void Leader::pass_up(base::Time now) {
       scratch_.clear();
       encode(message, scratch_);
       append_part(frame_, scratch_);
-      if (const auto* overdue = std::get_if<Overdue>(&message); overdue && overdue->deadline)
-        probe(*overdue, now);
+      if (const auto* overdue = std::get_if<Overdue>(&message); overdue && overdue->deadline) probe(*overdue, now);
     }
-    if (const auto parent = control_->parent()) send(*parent, frame_);
+    if (const auto parent = control_->parent()) send(*parent, view_of(frame_));
   }
 }
 
@@ -262,8 +259,7 @@ void Leader::give_up_parent() {
   const Overdue& asked = *parent_asked_;
   const double waited = asked.waited_s + base::to_seconds(patience_);
   const std::string group = words_of(asked.set);
-  const std::string what =
-      asked.join ? join_of(group) : subject(group, asked.name, asked.round, asked.members);
+  const std::string what = asked.join ? join_of(group) : subject(group, asked.name, asked.round, asked.members);
   const std::string why = unanswered(what, !asked.members.empty(), waited, silence_of({rank}));
   latch(Status(ErrorCode::timeout, why), rank);
 }
@@ -290,14 +286,15 @@ void Leader::publish(const std::vector<LogEntry>& entries) {
     if (!child_nodes_.empty()) append_part(frame, bytes);
     publish_bytes(entry, std::move(bytes));
   }
-  for (const int node : child_nodes_) send(node, frame);
+  for (const int node : child_nodes_) send(node, view_of(frame));
 }
 
 /// One entry into this node: the relay first (see control/relay.hpp), then the ranks.
 void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
   if (ended_) return;
   relay_.on_log(entry);
-  if (const auto* departed = std::get_if<RankDeparted>(&entry)) departed_[static_cast<std::size_t>(departed->rank)] = true;
+  if (const auto* departed = std::get_if<RankDeparted>(&entry))
+    departed_[static_cast<std::size_t>(departed->rank)] = true;
   if (ends_log(entry)) {
     ended_ = true;
     if (control_ != nullptr) control_->expect_close();
@@ -305,7 +302,7 @@ void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
   if (const auto* added = std::get_if<SetAdded>(&entry)) note_members(*added);
   if (wakes_ranks(entry)) want_wake(readers_of(entry, relay_));
   if (const auto* removed = std::get_if<SetRemoved>(&entry)) members_.erase(removed->set);
-  if (!waiting_.empty() || !board_.append_log(ByteView(bytes.data(), bytes.size()))) {
+  if (!waiting_.empty() || !board_.append_log(view_of(bytes))) {
     waiting_.push_back(std::move(bytes));
     append_waiting();
   }
@@ -314,7 +311,7 @@ void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
 bool Leader::append_waiting() {
   bool moved = false;
   while (!waiting_.empty()) {
-    if (!board_.append_log(ByteView(waiting_.front().data(), waiting_.front().size()))) {
+    if (!board_.append_log(view_of(waiting_.front()))) {
       const int laggard = board_.laggard();
       if (board_.asleep(laggard)) wake_rank_(laggard);
       break;
@@ -363,9 +360,9 @@ void Leader::wake_sleepers() {
   }
 }
 
-void Leader::send(int node, const Bytes& frame) {
-  if (frame.empty()) return;
-  control_->send(node, ByteView(frame.data(), frame.size()));
+void Leader::send(int node, ByteView frame) {
+  if (frame.size() == 0) return;
+  control_->send(node, frame);
   ++counters_.frames_sent;
   counters_.bytes_sent += frame.size();
 }
@@ -375,11 +372,7 @@ void Leader::on_frame(int node, ByteView frame) {
   ++counters_.frames_received;
   if (control_->parent() == node) {
     parent_due_ = base::Time::max();
-    for (const int child : child_nodes_) {
-      control_->send(child, frame);
-      ++counters_.frames_sent;
-      counters_.bytes_sent += frame.size();
-    }
+    for (const int child : child_nodes_) send(child, frame);
     for_each_part(frame, [this](ByteView part) {
       if (part.size() == 0) return;
       publish_bytes(decode_log(part), Bytes(part.begin(), part.end()));
@@ -394,7 +387,7 @@ void Leader::on_frame(int node, ByteView frame) {
     if (part.size() > 0) return relay_.on_message(child, decode_up(part));
     Bytes answer;
     append_part(answer, {});
-    send(node, answer);
+    send(node, view_of(answer));
   });
 }
 
