@@ -156,7 +156,7 @@ class ToLeader {
   /// Posts what the ring has space for; how many messages that was.
   std::size_t post(Board& board) {
     std::size_t posted = 0;
-    while (!messages_.empty() && board.post(ByteView(messages_.front().data(), messages_.front().size()))) {
+    while (!messages_.empty() && board.post(view_of(messages_.front()))) {
       messages_.pop_front();
       ++posted;
     }

@@ -16,6 +16,7 @@ namespace kolo::control {
 
 using Bytes = std::vector<std::byte>;
 using ByteView = Span<const std::byte>;
+inline ByteView view_of(const Bytes& bytes) noexcept { return {bytes.data(), bytes.size()}; }
 
 /// Appends one encoded message to `out`.
 void encode(const UpMessage& message, Bytes& out);

@@ -240,7 +240,7 @@ void Leader::pass_up(base::Time now) {
       append_part(frame_, scratch_);
       if (const auto* overdue = std::get_if<Overdue>(&message); overdue && overdue->deadline) probe(*overdue, now);
     }
-    if (const auto parent = control_->parent()) send(*parent, frame_);
+    if (const auto parent = control_->parent()) send(*parent, view_of(frame_));
   }
 }
 
@@ -287,7 +287,7 @@ void Leader::publish(const std::vector<LogEntry>& entries) {
     if (!child_nodes_.empty()) append_part(frame, bytes);
     publish_bytes(entry, std::move(bytes));
   }
-  for (const int node : child_nodes_) send(node, frame);
+  for (const int node : child_nodes_) send(node, view_of(frame));
 }
 
 /// One entry into this node: the relay first (see control/relay.hpp), then the ranks.
@@ -303,7 +303,7 @@ void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
   if (const auto* added = std::get_if<SetAdded>(&entry)) note_members(*added);
   if (wakes_ranks(entry)) want_wake(readers_of(entry, relay_));
   if (const auto* removed = std::get_if<SetRemoved>(&entry)) members_.erase(removed->set);
-  if (!waiting_.empty() || !board_.append_log(ByteView(bytes.data(), bytes.size()))) {
+  if (!waiting_.empty() || !board_.append_log(view_of(bytes))) {
     waiting_.push_back(std::move(bytes));
     append_waiting();
   }
@@ -312,7 +312,7 @@ void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
 bool Leader::append_waiting() {
   bool moved = false;
   while (!waiting_.empty()) {
-    if (!board_.append_log(ByteView(waiting_.front().data(), waiting_.front().size()))) {
+    if (!board_.append_log(view_of(waiting_.front()))) {
       const int laggard = board_.laggard();
       if (board_.asleep(laggard)) wake_rank_(laggard);
       break;
@@ -361,9 +361,9 @@ void Leader::wake_sleepers() {
   }
 }
 
-void Leader::send(int node, const Bytes& frame) {
-  if (frame.empty()) return;
-  control_->send(node, ByteView(frame.data(), frame.size()));
+void Leader::send(int node, ByteView frame) {
+  if (frame.size() == 0) return;
+  control_->send(node, frame);
   ++counters_.frames_sent;
   counters_.bytes_sent += frame.size();
 }
@@ -373,11 +373,7 @@ void Leader::on_frame(int node, ByteView frame) {
   ++counters_.frames_received;
   if (control_->parent() == node) {
     parent_due_ = base::Time::max();
-    for (const int child : child_nodes_) {
-      control_->send(child, frame);
-      ++counters_.frames_sent;
-      counters_.bytes_sent += frame.size();
-    }
+    for (const int child : child_nodes_) send(child, frame);
     for_each_part(frame, [this](ByteView part) {
       if (part.size() == 0) return;
       publish_bytes(decode_log(part), Bytes(part.begin(), part.end()));
@@ -392,7 +388,7 @@ void Leader::on_frame(int node, ByteView frame) {
     if (part.size() > 0) return relay_.on_message(child, decode_up(part));
     Bytes answer;
     append_part(answer, {});
-    send(node, answer);
+    send(node, view_of(answer));
   });
 }
 

@@ -46,7 +46,7 @@ std::uint64_t take_messages(AnyBoard& board, int local_rank, Bytes& scratch, std
     before = messages.size();
     rung = board.doorbell(local_rank);
     while (board.receive(local_rank, scratch)) {
-      messages.push_back(decode_up(ByteView(scratch.data(), scratch.size())));
+      messages.push_back(decode_up(view_of(scratch)));
     }
   } while (messages.size() != before);
   return rung;
@@ -119,7 +119,7 @@ class Leader final : private ControlChannel::Handler {
   void note_members(const SetAdded& added);
   void want_wake(std::optional<core::SetId> set);
   void wake_sleepers();
-  void send(int node, const Bytes& frame);
+  void send(int node, ByteView frame);
 
   /// How far each rank's column has been looked at.
   struct Seen {

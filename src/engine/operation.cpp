@@ -105,12 +105,13 @@ bool HandleState::mark_awaited() noexcept {
   return (state_.fetch_or(kAwaited, std::memory_order_acq_rel) & (kAwaited | kDone)) == 0;
 }
 
-bool HandleState::sleep_until(std::optional<base::Time> until) {
-  const base::MutexLock lock(mutex_);
+/// Sleeps until `ready`, until done or until the time has come.
+template <class Ready>
+void HandleState::sleep(std::optional<base::Time> until, Ready ready) {
   state_.fetch_or(kAttended, std::memory_order_acq_rel);
   ++sleepers_;
   bool in_time = true;
-  while (in_time && !done()) {
+  while (in_time && !done() && !ready()) {
     if (until) {
       in_time = changed_.wait_until(mutex_, *until);
     } else {
@@ -118,15 +119,17 @@ bool HandleState::sleep_until(std::optional<base::Time> until) {
     }
   }
   --sleepers_;
+}
+
+bool HandleState::sleep_until(std::optional<base::Time> until) {
+  const base::MutexLock lock(mutex_);
+  sleep(until, [] { return false; });
   return done();
 }
 
 data::DeviceEventPtr HandleState::sleep_until_enqueued() {
   const base::MutexLock lock(mutex_);
-  state_.fetch_or(kAttended, std::memory_order_acq_rel);
-  ++sleepers_;
-  while (!done() && enqueued_ == nullptr) changed_.wait(mutex_);
-  --sleepers_;
+  sleep(std::nullopt, [this]() KOLO_REQUIRES(mutex_) { return enqueued_ != nullptr; });
   return done() ? nullptr : enqueued_;
 }
 
@@ -145,11 +148,7 @@ void HandleState::forget_late() {
 
 std::vector<int> HandleState::sleep_until_late(base::Time until) {
   const base::MutexLock lock(mutex_);
-  state_.fetch_or(kAttended, std::memory_order_acq_rel);
-  ++sleepers_;
-  bool in_time = true;
-  while (in_time && !done() && !late_) in_time = changed_.wait_until(mutex_, until);
-  --sleepers_;
+  sleep(until, [this]() KOLO_REQUIRES(mutex_) { return late_.has_value(); });
   return late_ && !done() ? *late_ : std::vector<int>();
 }
 

@@ -208,6 +208,9 @@ class HandleState {
   void reset() noexcept;
 
  private:
+  template <class Ready>
+  void sleep(std::optional<base::Time> until, Ready ready) KOLO_REQUIRES(mutex_);
+
   Status outcome_;  // written before kDone, constant afterwards
   base::Mutex mutex_;
   base::ConditionVariable changed_;

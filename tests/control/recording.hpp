@@ -47,8 +47,6 @@ struct Heard {
 };
 using Recording = std::vector<Heard>;
 
-inline ByteView view_of(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
-
 inline std::shared_ptr<const core::Signature> signature_of_length(std::int64_t elements) {
   core::Signature signature;
   signature.tensors.push_back({DType::float32, Shape{elements}});

@@ -81,8 +81,8 @@ bool CudaBackend::remove_set(data::Job& end) {
 void CudaBackend::make_equipment(bool brings_id) noexcept {
   base::set_thread_name("kolo-equip");
   try {
-    const DeviceGuard guard(chosen_device());
-    auto made = std::make_unique<Equipment>(options_, memory_, chosen_device(), world_size_ > 1);
+    const DeviceGuard guard(device_.index());
+    auto made = std::make_unique<Equipment>(options_, memory_, device_.index(), world_size_ > 1);
     Word word;
     word.uuid = made->info.uuid;
     word.shares = made->tenancy && !made->tenancy->is_first();
@@ -101,7 +101,7 @@ void CudaBackend::choose_if_absent(bool is_absent) {
   no_device_ = Status();
   if (!is_absent) return;
   try {
-    choose_in_turn("a collective that ran while it had joined");
+    device_.choose_in_turn("a collective that ran while it had joined");
   } catch (const Error& error) {
     no_device_ = error.status();
   }

@@ -53,7 +53,7 @@ bool CudaBackend::Copies::progress(std::vector<DeviceCopy*>& news) {
   if (!is_busy()) return false;
   if (backend_.state_ != State::equipped || !backend_.equipment_) return make_ready(news);
   CopyEquipment& with = backend_.equipment_->messages;
-  const DeviceGuard guard(backend_.chosen_device());
+  const DeviceGuard guard(backend_.device_.index());
   begin_fresh(with);
   bool moved = collect(to_host_, news);
   moved |= collect(to_device_, news);
@@ -148,7 +148,7 @@ void CudaBackend::Copies::give_piece(CopyEquipment& with, DeviceCopy& copy, Piec
   copy.given += piece.bytes;
   (to_host ? to_host_ : to_device_).push_back(&piece);
   if (copy.given < copy.bytes) return;
-  const std::shared_ptr<const PooledEvent> end = backend_.chosen_events().take();
+  const std::shared_ptr<const PooledEvent> end = backend_.device_.events().take();
   end->event().record(stream.raw());
   copy.end = end;
 }

@@ -84,7 +84,8 @@ std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool s
 
 CudaBackend::CudaBackend(CudaBackendOptions options, data::DeviceSet world)
     : options_(std::move(options)), world_size_(world.size),
-      memory_(std::make_shared<MemoryLimit>(options_.memory_limit)), copies_(std::make_unique<Copies>(*this)) {
+      memory_(std::make_shared<MemoryLimit>(options_.memory_limit)),
+      device_(options_.machine_rank, options_.share_device), copies_(std::make_unique<Copies>(*this)) {
   add_set(std::move(world));
 }
 
@@ -125,7 +126,7 @@ data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   if (jobs_.empty()) return data::Progress::idle;
   bool moved = move_planes();
   std::optional<DeviceGuard> guard;
-  if (no_device_.ok()) guard.emplace(chosen_device());
+  if (no_device_.ok()) guard.emplace(device_.index());
   moved |= serve_regions();
   moved |= plan_one();
   moved |= unpack_one();
@@ -141,17 +142,10 @@ data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
 /// first, others begin after it.
 bool CudaBackend::serve_regions() {
   const OpenJob& first = *jobs_.front();
-  if (!regions_asked_.load() || first.set->stage != SetOnDevice::Stage::ready || first.ends_set) return false;
+  if (!regions_.are_asked() || first.set->stage != SetOnDevice::Stage::ready || first.ends_set) return false;
   const bool idle = std::all_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->packed_steps == 0; });
   if (!idle) return false;
-  std::vector<std::shared_ptr<Region>> asked;
-  {
-    const base::MutexLock lock(mutex_);
-    regions_asked_.store(false);
-    for (const KnownRegion& known : regions_) {
-      if (!known.region->answered() && !known.retired) asked.push_back(known.region);
-    }
-  }
+  const std::vector<std::shared_ptr<Region>> asked = regions_.take_asked();
   for (const std::shared_ptr<Region>& region : asked) {
     region->allocate(!options_.staged, equipment_->unpack.raw());
     if (region->is_there()) equipment_->carrier->adopt(*region);
@@ -161,18 +155,9 @@ bool CudaBackend::serve_regions() {
 
 /// The arenas that are gone, when no batch is open that might lie there.
 void CudaBackend::let_go_of_regions() {
-  if (!regions_released_.load()) return;
-  std::vector<std::shared_ptr<Region>> released;
-  {
-    const base::MutexLock lock(mutex_);
-    regions_released_.store(false);
-    const auto kept = std::stable_partition(regions_.begin(), regions_.end(),
-                                            [](const KnownRegion& known) { return !known.released; });
-    for (auto known = kept; known != regions_.end(); ++known) released.push_back(std::move(known->region));
-    regions_.erase(kept, regions_.end());
+  for (const std::shared_ptr<Region>& region : regions_.take_released()) {
+    if (equipment_) equipment_->carrier->forget(*region);
   }
-  if (!equipment_) return;
-  for (const std::shared_ptr<Region>& region : released) equipment_->carrier->forget(*region);
 }
 
 bool CudaBackend::plan_one() {
@@ -198,7 +183,7 @@ StepLimits CudaBackend::limits_of(const SetOnDevice& set, const data::Job& job) 
 }
 
 std::string CudaBackend::placement(const data::Job& job, const data::Run& run, const data::Piece& piece) {
-  return "on cuda:" + std::to_string(chosen_device()) + " by " + (options_.staged ? "pinned memory" : "NCCL") + ", " +
+  return "on cuda:" + std::to_string(device_.index()) + " by " + (options_.staged ? "pinned memory" : "NCCL") + ", " +
          placement_of(StepPlanner(limits_of(*sets_.at(job.set), job)), run, piece);
 }
 
@@ -292,7 +277,7 @@ bool CudaBackend::pack_one() {
   });
   if (next == jobs_.end() || !(*next)->planned) return false;
   OpenJob& open = **next;
-  if (open.packed_steps == 0 && regions_asked_.load()) return false;
+  if (open.packed_steps == 0 && regions_.are_asked()) return false;
   Equipment& with = *equipment_;
   const Step& step = open.steps[open.packed_steps];
   Flight flight;
@@ -319,20 +304,9 @@ bool CudaBackend::pack_one() {
     launch(move, kernels::blocks_for(move.count, with.info.processors), with.pack.raw());
   }
   with.carrier->collect(flight.load, with.pack);
-  count(step);
+  counters_.count(step);
   flights_.push_back(flight);
   return true;
-}
-
-void CudaBackend::count(const Step& step) {
-  ++counters_.steps;
-  for (const Segment& segment : step.segments) {
-    if (segment.packs && segment.input != nullptr) counters_.bytes_packed += segment.bytes;
-  }
-  counters_.collective_calls += step.calls.size();
-  for (const Call& call : step.calls) {
-    if (call.to != nullptr) counters_.bytes_in_place += call.count * size_of(call.dtype);
-  }
 }
 
 bool CudaBackend::carry_one() {
@@ -361,7 +335,7 @@ bool CudaBackend::unpack_one() {
 }
 
 void CudaBackend::enqueue_end(OpenJob& open) {
-  open.end = chosen_events().take();
+  open.end = device_.events().take();
   open.end->event().record(equipment_->unpack.raw());
   ++counters_.batches;
   enqueued_(*open.job, open.end);
@@ -383,7 +357,7 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
 /// Returns when nothing runs on our streams any more.
 void CudaBackend::run_dry() noexcept {
   try {
-    const DeviceGuard guard(chosen_device());
+    const DeviceGuard guard(device_.index());
     const Equipment& with = *equipment_;
     for (const OwnStream* stream : {&with.pack, &with.unpack, &with.bell.stream(), &with.messages.to_host,
                                     &with.messages.to_device, &with.messages.bell.stream()}) {
@@ -405,7 +379,7 @@ void CudaBackend::abort() noexcept {
   if (!equipment_) return;
   std::optional<DeviceGuard> guard;
   try {
-    guard.emplace(chosen_device());
+    guard.emplace(device_.index());
   } catch (const Error&) {
     // The device has failed: there is nothing that a guard would help against.
   }
@@ -419,7 +393,7 @@ void CudaBackend::close() noexcept {
   if (equipment_) {
     run_dry();
     try {
-      const DeviceGuard guard(chosen_device());
+      const DeviceGuard guard(device_.index());
       if (!equipment_->carrier->leave()) equipment_->carrier->abort();
       equipment_.reset();
     } catch (const Error&) {
@@ -428,9 +402,7 @@ void CudaBackend::close() noexcept {
     }
   }
   state_ = State::closed;
-  std::vector<KnownRegion> regions;  // whose memory may go with them, without the lock
-  const base::MutexLock lock(mutex_);
-  regions.swap(regions_);
+  regions_.clear();
 }
 
 }  // namespace kolo::cuda

@@ -69,10 +69,11 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/mutex.hpp"
 #include "data/cuda/carrier.hpp"
+#include "data/cuda/chosen_device.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/events.hpp"
+#include "data/cuda/known_regions.hpp"
 #include "data/cuda/meeting.hpp"
 #include "data/cuda/memory_limit.hpp"
 #include "data/cuda/region.hpp"
@@ -102,6 +103,40 @@ struct CudaBackendOptions {
 /// is their number under way that makes the copies overlap.
 [[nodiscard]] std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept;
 
+/// The driver counts, any thread reads.
+struct DeviceCounters {
+  std::atomic<std::uint64_t> batches{0};
+  std::atomic<std::uint64_t> steps{0};
+  std::atomic<std::uint64_t> bytes_packed{0};
+  std::atomic<std::uint64_t> bytes_in_place{0};
+  std::atomic<std::uint64_t> collective_calls{0};
+  std::atomic<std::uint64_t> slot_bytes{0};
+  std::atomic<std::uint64_t> communicators{0};
+
+  void count(const Step& step) {
+    ++steps;
+    for (const Segment& segment : step.segments) {
+      if (segment.packs && segment.input != nullptr) bytes_packed += segment.bytes;
+    }
+    collective_calls += step.calls.size();
+    for (const Call& call : step.calls) {
+      if (call.to != nullptr) bytes_in_place += call.count * size_of(call.dtype);
+    }
+  }
+  /// But for the arenas.
+  [[nodiscard]] data::DeviceUsage usage() const {
+    data::DeviceUsage usage;
+    usage.batches = batches;
+    usage.steps = steps;
+    usage.bytes_packed = bytes_packed;
+    usage.bytes_in_place = bytes_in_place;
+    usage.collective_calls = collective_calls;
+    usage.slot_bytes = slot_bytes;
+    usage.communicators = communicators;
+    return usage;
+  }
+};
+
 class CudaBackend final : public data::DeviceBackend {
  public:
   CudaBackend(CudaBackendOptions options, data::DeviceSet world);
@@ -116,9 +151,11 @@ class CudaBackend final : public data::DeviceBackend {
   [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
   [[nodiscard]] std::shared_ptr<data::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes,
                                                                std::vector<int> members) override;
-  void retire(const data::DeviceRegion& region, bool release) noexcept override;
+  void retire(const data::DeviceRegion& region, bool release) noexcept override { regions_.retire(region, release); }
   [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes,
-                                       const std::vector<int>& ranks) const override;
+                                       const std::vector<int>& ranks) const override {
+    return regions_.place_of(data, bytes, ranks);
+  }
   [[nodiscard]] data::DeviceUsage usage() const override;
   void add_set(data::DeviceSet set) override;
   [[nodiscard]] bool remove_set(data::Job& end) override;
@@ -156,17 +193,10 @@ class CudaBackend final : public data::DeviceBackend {
   bool plan(OpenJob& open);
   bool plan_uneven(OpenJob& open, std::size_t end);
   bool pack_one();
-  void count(const Step& step);
   bool carry_one();
   bool unpack_one();
   bool finish_one(std::vector<data::Job*>& finished);
   void enqueue_end(OpenJob& open);
-  void choose(int device, const char* how) KOLO_REQUIRES(mutex_);
-  int choose_in_turn(const char* how);
-  [[nodiscard]] int turn(int devices) const noexcept;
-  // For the driver, without the mutex: they do not change any more once a tensor has come to it.
-  [[nodiscard]] int chosen_device() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return device_; }
-  [[nodiscard]] EventPool& chosen_events() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return *events_; }
   void run_dry() noexcept;
 
   const CudaBackendOptions options_;
@@ -174,30 +204,9 @@ class CudaBackend final : public data::DeviceBackend {
   const std::shared_ptr<MemoryLimit> memory_;
   Enqueued enqueued_;
 
-  mutable base::Mutex mutex_;
-  int device_ KOLO_GUARDED_BY(mutex_) = -1;  // constant once chosen
-  std::string chosen_by_ KOLO_GUARDED_BY(mutex_);
-  std::shared_ptr<EventPool> events_ KOLO_GUARDED_BY(mutex_);  // constant once chosen
-  std::optional<DeviceCount> count_ KOLO_GUARDED_BY(mutex_);
-  struct KnownRegion {
-    std::shared_ptr<Region> region;
-    std::vector<int> members;  // empty: all
-    bool retired = false;
-    bool released = false;
-  };
-  std::vector<KnownRegion> regions_ KOLO_GUARDED_BY(mutex_);
-  std::atomic<bool> regions_asked_{false};
-  std::atomic<bool> regions_released_{false};
-  struct Counters {
-    std::atomic<std::uint64_t> batches{0};
-    std::atomic<std::uint64_t> steps{0};
-    std::atomic<std::uint64_t> bytes_packed{0};
-    std::atomic<std::uint64_t> bytes_in_place{0};
-    std::atomic<std::uint64_t> collective_calls{0};
-    std::atomic<std::uint64_t> slot_bytes{0};
-    std::atomic<std::uint64_t> communicators{0};
-  };
-  Counters counters_;  // written by the driver
+  ChosenDevice device_;
+  KnownRegions regions_;
+  DeviceCounters counters_;  // written by the driver
 
   // -- the driver's
   State state_ = State::unused;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The arenas on a rank's device: asked for by callers, allocated and given back by the driver. Thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "core/topology.hpp"
+#include "data/cuda/region.hpp"
+
+namespace kolo::cuda {
+
+class KnownRegions {
+ public:
+  // -- callers
+  /// `members`, as ranks of the world; empty: all.
+  void add(std::shared_ptr<Region> region, std::vector<int> members) {
+    const base::MutexLock lock(mutex_);
+    regions_.push_back({std::move(region), std::move(members)});
+    asked_.store(true);
+  }
+  /// Its memory means nothing any more; `release`: it is given back.
+  void retire(const data::DeviceRegion& region, bool release) noexcept {
+    const base::MutexLock lock(mutex_);
+    for (Known& known : regions_) {
+      if (known.region.get() != &region) continue;
+      known.retired = true;
+      known.released = release;
+      if (release) released_.store(true);
+    }
+  }
+  [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes, const std::vector<int>& ranks) const {
+    const base::MutexLock lock(mutex_);
+    for (const Known& known : regions_) {
+      const std::uint64_t place = known.retired ? 0 : known.region->place_of(data, bytes);
+      if (place == 0) continue;
+      return known.members.empty() || core::are_among(ranks, known.members) ? place : 0;
+    }
+    return 0;
+  }
+  /// Of those that are allocated.
+  [[nodiscard]] std::uint64_t bytes() const {
+    const base::MutexLock lock(mutex_);
+    std::uint64_t sum = 0;
+    for (const Known& known : regions_) sum += known.region->is_there() ? known.region->bytes() : 0;
+    return sum;
+  }
+
+  // -- the driver
+  [[nodiscard]] bool are_asked() const noexcept { return asked_.load(); }
+  /// Those that have been asked for and not been answered.
+  [[nodiscard]] std::vector<std::shared_ptr<Region>> take_asked() {
+    const base::MutexLock lock(mutex_);
+    asked_.store(false);
+    std::vector<std::shared_ptr<Region>> asked;
+    for (const Known& known : regions_) {
+      if (!known.region->answered() && !known.retired) asked.push_back(known.region);
+    }
+    return asked;
+  }
+  /// Those that are given back, which are forgotten here.
+  [[nodiscard]] std::vector<std::shared_ptr<Region>> take_released() {
+    std::vector<std::shared_ptr<Region>> released;
+    if (!released_.load()) return released;
+    const base::MutexLock lock(mutex_);
+    released_.store(false);
+    const auto kept =
+        std::stable_partition(regions_.begin(), regions_.end(), [](const Known& known) { return !known.released; });
+    for (auto known = kept; known != regions_.end(); ++known) released.push_back(std::move(known->region));
+    regions_.erase(kept, regions_.end());
+    return released;
+  }
+  void clear() {
+    std::vector<Known> regions;  // whose memory may go with them, without the lock
+    const base::MutexLock lock(mutex_);
+    regions.swap(regions_);
+  }
+
+ private:
+  struct Known {
+    std::shared_ptr<Region> region;
+    std::vector<int> members;
+    bool retired = false;
+    bool released = false;
+  };
+
+  mutable base::Mutex mutex_;
+  std::vector<Known> regions_ KOLO_GUARDED_BY(mutex_);
+  std::atomic<bool> asked_{false};
+  std::atomic<bool> released_{false};
+};
+
+}  // namespace kolo::cuda
