@@ -38,8 +38,8 @@ Device device_of(const void* memory) {
 
 namespace {
 
-/// Waits until all work of an operation has been given to the device. The event behind which its result is complete; null
-/// when it is done.
+/// Waits until all work of an operation has been given to the device. The event behind which its result is complete;
+/// null when it is done.
 data::DeviceEventPtr wait_enqueued(engine::Engine& engine, detail::HandleState& operation) {
   engine.driving().check_may_wait();
   engine.submitter().note_awaited(operation);

@@ -74,8 +74,8 @@ class Board {
   /// The same without the doorbell, for what the leader may learn when it next looks: it wakes the leader only where
   /// that one asked for it (`Sleep::hears_quiet`).
   void publish_quietly(core::TensorId id, CountWord word) noexcept;
-  /// Publishes a message and rings the doorbell; false when the ring has no space for all of it (try again with the same
-  /// message after the leader has read).
+  /// Publishes a message and rings the doorbell; false when the ring has no space for all of it (try again with the
+  /// same message after the leader has read).
   [[nodiscard]] bool post(ByteView message) noexcept;
   /// The next log entry that this rank has not read, or false. The cursor moves; the entry is copied out.
   [[nodiscard]] bool next_log_entry(Bytes& entry);

@@ -76,8 +76,8 @@
 //            the ranks' order itself shows the mismatch, as soon as the last of them has made the call.
 //   down     Calls run in the order of their numbers, so the log says only how many: `SequenceAppended`. One that is
 //            disputed fails on every member (`SequenceFailed`), and the next one goes on.
-//   leaving  `Departed` says how far the rank has come in each set. Later calls can never be complete. Whoever has made one
-//            asks (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may run.
+//   leaving  `Departed` says how far the rank has come in each set. Later calls can never be complete. Whoever has made
+//            one asks (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may run.
 //   joining  `Joined` and `RankJoined` say how far the rank has come in the log. It contributes to what it has made,
 //            and to nothing later; `SequenceAppended` brings the signatures that it does not know. What it had made
 //            reaches the sequencer after its `Joined`, perhaps: the end waits for that. Then all members go on from one
@@ -259,8 +259,8 @@ struct Joined {
   core::Round sequence = 0;             ///< the last that the rank has given to the log
 };
 
-using UpMessage =
-    std::variant<Counted, Declared, PartAwaited, Overdue, Missing, RankLost, Departed, Starved, Answer, Joined, SequenceGrown>;
+using UpMessage = std::variant<Counted, Declared, PartAwaited, Overdue, Missing, RankLost, Departed, Starved, Answer,
+                               Joined, SequenceGrown>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -298,7 +298,7 @@ enum class PlanEnd : std::uint8_t {
   signature,   ///< a tensor of it got another signature
   failed,      ///< ranks disagreed about a tensor of it
   evicted,     ///< ids ran out
-  departed,        ///< a rank left, or all have dropped the set
+  departed,    ///< a rank left, or all have dropped the set
   joined,      ///< a rank joined
 };
 /// The plan will not be used again.

@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "control/participant/joins.hpp"
 #include "control/participant/departed_ranks.hpp"
+#include "control/participant/joins.hpp"
+#include "control/participant/own_calls.hpp"
 #include "control/participant/planned_parts.hpp"
 #include "control/participant/publisher.hpp"
 #include "control/participant/slot_table.hpp"
-#include "control/participant/own_calls.hpp"
 #include "control/ranges.hpp"
 
 namespace kolo::control {
@@ -65,7 +65,8 @@ struct Participant::Impl {
   }
 
   void call(Set& set, const std::shared_ptr<const Signature>& signature, Round first, std::uint64_t count) {
-    KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot && !has_said_departure) << "process set " << set.number;
+    KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot && !has_said_departure)
+        << "process set " << set.number;
     KOLO_CHECK(first > std::max(set.sequence.made, set.sequence.passed) && count > 0) << "call " << first;
     calls.call(set, signature, first, count);
   }
@@ -330,9 +331,7 @@ void Participant::call(SetId set, const std::shared_ptr<const Signature>& signat
   impl_->call(impl_->slots.set_of(set), signature, first, count);
 }
 
-void Participant::pass(SetId set, Round last) {
-  participant::OwnCalls::pass(impl_->slots.set_of(set).sequence, last);
-}
+void Participant::pass(SetId set, Round last) { participant::OwnCalls::pass(impl_->slots.set_of(set).sequence, last); }
 
 void Participant::overdue_call(SetId set, Round call, core::CollectiveKind kind, double waited_s, bool deadline,
                                bool running) {

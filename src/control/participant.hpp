@@ -49,8 +49,8 @@ namespace kolo::control {
 
 using SlotId = std::uint32_t;
 
-/// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `departed` must
-/// not overtake anything, for when all ranks have left the log ends.
+/// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `departed`
+/// must not overtake anything, for when all ranks have left the log ends.
 struct Outbox {
   std::vector<UpMessage> messages;
   std::vector<std::pair<core::TensorId, CountWord>> counts;

@@ -45,11 +45,11 @@ std::string disagreement(const std::string& subject, const std::string& group, c
 /// What was heard of a wait when its deadline had passed. Ranks ascend.
 struct Wait {
   double waited_s = 0;
-  std::vector<std::int32_t> silent;  ///< members that are to be blamed for not answering
-  std::vector<Answer> answers;       ///< by rank
-  std::vector<std::int32_t> departed;    ///< members that have shut down without having submitted
-  bool join = false;                 ///< for the others to join; who has not "submitted" has not joined
-  bool group = false;                ///< for a group to be made; who has not "submitted" has not called for it
+  std::vector<std::int32_t> silent;    ///< members that are to be blamed for not answering
+  std::vector<Answer> answers;         ///< by rank
+  std::vector<std::int32_t> departed;  ///< members that have shut down without having submitted
+  bool join = false;                   ///< for the others to join; who has not "submitted" has not joined
+  bool group = false;                  ///< for a group to be made; who has not "submitted" has not called for it
 };
 /// Why the wait failed, and the one rank to blame for it (-1: none, or several). See
 /// control/sequencer/questions.hpp for whom it names.

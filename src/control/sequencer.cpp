@@ -12,6 +12,7 @@
 #include "control/ranges.hpp"
 #include "control/sentences.hpp"
 #include "control/sequencer/batches.hpp"
+#include "control/sequencer/call_order.hpp"
 #include "control/sequencer/departures.hpp"
 #include "control/sequencer/failures.hpp"
 #include "control/sequencer/joins.hpp"
@@ -22,7 +23,6 @@
 #include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_maker.hpp"
 #include "control/sequencer/set_table.hpp"
-#include "control/sequencer/call_order.hpp"
 #include "control/tensor_table.hpp"
 
 namespace kolo::control {

@@ -4,9 +4,9 @@
 // has one; everybody else learns from the log. Plain data, one owner, no threads.
 //
 // An id is *reserved* (a set's, never evicted), *used* (it means a name), or free. Used ids stand in the order of their
-// last use; the one longest unused goes first when space is needed, unless it is ready and not yet appended. The world's
-// reserved ids come first; the rows of other sets lie beyond all these (core::kFirstRow), and `capacity` does not count
-// them.
+// last use; the one longest unused goes first when space is needed, unless it is ready and not yet appended. The
+// world's reserved ids come first; the rows of other sets lie beyond all these (core::kFirstRow), and `capacity` does
+// not count them.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The control loop: what a driver does in every pass to bring submissions into the log, and to act on what the log says.
+// The control loop: what a driver does in every pass to bring submissions into the log, and to act on what the log
+// says.
 //
 //   mailbox -> participant -> board            what this rank says: `take_submissions`, `publish`
 //   board, sockets -> leader -> board, sockets  where this rank leads its node: control/leader.hpp
 //   board (the log) -> participant -> actions   what all ranks do: `read_log`
 //
 // A rank that is out of data joins (control/messages.hpp, "Joining"). A join is an operation that reserves the next
-// number of the set's sequence from its beginning to its end. So this rank makes no call without a name while it is absent, and the
-// end of the join sets the number of the next one, which the log says. Other threads' blocking calls wait for the join;
-// asynchronous ones fail, and so does what is submitted by name. In a batch without this rank its part of the data plane
-// moves on as any other, with neutral elements for inputs (joins.hpp): peers see no difference.
+// number of the set's sequence from its beginning to its end. So this rank makes no call without a name while it is
+// absent, and the end of the join sets the number of the next one, which the log says. Other threads' blocking calls
+// wait for the join; asynchronous ones fail, and so does what is submitted by name. In a batch without this rank its
+// part of the data plane moves on as any other, with neutral elements for inputs (joins.hpp): peers see no difference.
 //
 // The driver's, but for the mailbox.
 #pragma once

@@ -5,11 +5,12 @@
 //
 //   warned      after KOLO_STALL_WARNING_S the participant reports the wait
 //   overdue     at the deadline it reports it again, and the sequencer asks all ranks
-//   reminded    half of KOLO_LATCH_TIMEOUT_S later it reports it once more, so that a leader that has stopped is noticed
+//   reminded    half of KOLO_LATCH_TIMEOUT_S later it reports it once more, so that a leader that has stopped is
+//               noticed
 //   recorded    after KOLO_LATCH_TIMEOUT_S without an outcome the rank fails by itself
 //
-// The sequencer's questions to this rank wait here, too. What a rank says of itself should be said once nothing more can
-// be moved here; a rank that always has something to move answers all the same, soon.
+// The sequencer's questions to this rank wait here, too. What a rank says of itself should be said once nothing more
+// can be moved here; a rank that always has something to move answers all the same, soon.
 //
 // The driver's.
 #pragma once

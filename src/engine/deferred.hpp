@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls of the program's own code: callbacks of on_done, and records for the log sink. Both may do anything that a
-// program may do: ask for metrics, destroy an arena, take a lock that a thread holds which waits for the engine. So none
-// of them runs, and nothing that a callback has captured is destroyed, while the driver's lock is held. A driver
+// program may do: ask for metrics, destroy an arena, take a lock that a thread holds which waits for the engine. So
+// none of them runs, and nothing that a callback has captured is destroyed, while the driver's lock is held. A driver
 // collects them under the lock and runs them, in order, after it has let go of it.
 #pragma once
 

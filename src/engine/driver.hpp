@@ -15,8 +15,8 @@
 // looks at the announcement then; both sides are sequentially consistent (Board::announce_sleep), so one of them sees
 // the other. Threads of this rank that submit do the same by `nobody_looks`.
 //
-// The place is what clang checks (base/mutex.hpp): functions take it, let go of it, or require it (`kDriving`), and what
-// it guards in the engine cannot be touched without it.
+// The place is what clang checks (base/mutex.hpp): functions take it, let go of it, or require it (`kDriving`), and
+// what it guards in the engine cannot be touched without it.
 //
 // A driver lets go of the lock for a moment, too: for callbacks (`step_aside`), and for threads that want the place
 // (`give_way`). Another one may take the place meanwhile, and announce at its end that nobody drives; who comes back
@@ -44,8 +44,8 @@
 
 namespace kolo::engine {
 
-/// The driver's place, for clang. One name stands for the places of all engines, so that the parts of an engine need not
-/// tell it whose lock they mean.
+/// The driver's place, for clang. One name stands for the places of all engines, so that the parts of an engine need
+/// not tell it whose lock they mean.
 struct KOLO_CAPABILITY("driver's place") DriversPlace {};
 inline constexpr DriversPlace kDriving;
 

@@ -3,33 +3,33 @@
 // Driving: what a driver does in a pass, how long a thread drives, and where it sleeps after that. driver.hpp says how
 // the driver's place changes hands.
 //
-// A *pass* looks once at everything that can move: the mailbox, the board, the sockets of a leader, the log, open batches,
-// messages, losses, deadlines. It never blocks. Whatever is thrown in it is a fatal error of this rank, announced to all
-// (`guarded`). A driver hands over in any case (`HandOver`).
+// A *pass* looks once at everything that can move: the mailbox, the board, the sockets of a leader, the log, open
+// batches, messages, losses, deadlines. It never blocks. Whatever is thrown in it is a fatal error of this rank,
+// announced to all (`guarded`). A driver hands over in any case (`HandOver`).
 //
 // Sleeping. A driver that finds nothing to do for as long as its wait policy says goes away: it announces that nobody
-// drives (`Board::announce_sleep`), looks once more, and sleeps: the background thread in the poller, where every socket
-// and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks at the
-// announcement and rings the eventfd. A transport between nodes is armed before the sleep and rings, too, or says how
-// long the nap may be (transport/inter_node.hpp). Without open batches the only time-outs are the deadlines of open
-// operations.
+// drives (`Board::announce_sleep`), looks once more, and sleeps: the background thread in the poller, where every
+// socket and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks
+// at the announcement and rings the eventfd. A transport between nodes is armed before the sleep and rings, too, or
+// says how long the nap may be (transport/inter_node.hpp). Without open batches the only time-outs are the deadlines of
+// open operations.
 //
-// The counters of a node's data plane ring no bell, and the sleeper pays for that. A rank publishes a counter by a plain
-// store and then looks for sleepers; without a fence between the two, its look may come before its store is seen, while
-// the sleeper's last look came before that store as well: nobody rings. The fence would have to be the publisher's, for
-// every chunk on every rank, to save the few that sleep amid a batch. So these sleep for a millisecond at most while the
-// backend has a batch open, which bounds what a missed look costs, and publishers pay nothing.
+// The counters of a node's data plane ring no bell, and the sleeper pays for that. A rank publishes a counter by a
+// plain store and then looks for sleepers; without a fence between the two, its look may come before its store is seen,
+// while the sleeper's last look came before that store as well: nobody rings. The fence would have to be the
+// publisher's, for every chunk on every rank, to save the few that sleep amid a batch. So these sleep for a millisecond
+// at most while the backend has a batch open, which bounds what a missed look costs, and publishers pay nothing.
 //
 // Where the transport between nodes has a descriptor, they sleep without an end: waits for a link are long. (While much
 // comes slowly, they nap instead, and neither the transport nor peers wake them: transport/pace.hpp.) The sleeper then
-// has the publishers execute the fence, by a process barrier between its announcement and its last look. A publisher has
-// come to it before its store, and then looks after the announcement, and rings; or after its store, which the sleeper's
-// last look sees. That interrupts the peers' CPUs, once for each sleep amid a batch, so it is not done where waits are
-// short: inside one node. (A rank that is alone on its node has no such peers.)
+// has the publishers execute the fence, by a process barrier between its announcement and its last look. A publisher
+// has come to it before its store, and then looks after the announcement, and rings; or after its store, which the
+// sleeper's last look sees. That interrupts the peers' CPUs, once for each sleep amid a batch, so it is not done where
+// waits are short: inside one node. (A rank that is alone on its node has no such peers.)
 //
-// The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it does not spin
-// there. It does not yield either: that would give a computing thread a whole time slice, while a sleeper is woken at
-// once. It leaves the driver's place to a thread that waits (`Driver::seek`) and sleeps until that one hands over
+// The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it does not
+// spin there. It does not yield either: that would give a computing thread a whole time slice, while a sleeper is woken
+// at once. It leaves the driver's place to a thread that waits (`Driver::seek`) and sleeps until that one hands over
 // (`hand_over`, which every thread calls that has held the place).
 #pragma once
 
@@ -86,8 +86,8 @@ class Driving {
   }
   /// All of them. A driver's place is taken once for all.
   void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
-  /// Waits for something beside the engine: drives while nobody else does, until `done` or until the time has come. Never
-  /// sleeps.
+  /// Waits for something beside the engine: drives while nobody else does, until `done` or until the time has come.
+  /// Never sleeps.
   void help_until(const std::function<bool()>& done, base::Time until) KOLO_EXCLUDES(kDriving);
   /// For the end: until `done` or until the time has come. Drives while anything moves, and sleeps while it does not:
   /// then the background thread drives.
@@ -145,13 +145,13 @@ class Driving {
   void run_deferred() KOLO_REQUIRES(kDriving);
   /// A driver's last act: lets go. What remains falls to the background thread, which is woken if it must be, once the
   /// lock is free. An alarm is enough for a deadline that it does not know of, and for a batch that peers have to move
-  /// next: they ring, but their look may have missed us. `look`: this driver has brought batches further, and looks once
-  /// more now.
+  /// next: they ring, but their look may have missed us. `look`: this driver has brought batches further, and looks
+  /// once more now.
   void hand_over(bool look = true) noexcept KOLO_RELEASE(kDriving);
   /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
   [[nodiscard]] bool has_work() const noexcept KOLO_REQUIRES(kDriving);
-  /// Whether the background thread, which alone gives work to a device, has batches or copies to look after there. It is
-  /// rung when they have come further, so it sleeps meanwhile. Any thread may ask: the counts are atomic.
+  /// Whether the background thread, which alone gives work to a device, has batches or copies to look after there. It
+  /// is rung when they have come further, so it sleeps meanwhile. Any thread may ask: the counts are atomic.
   [[nodiscard]] bool device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
     return engine_.device != nullptr && (engine_.executor.open_on_device() > 0 || messages_.has_copies());
   }

@@ -2,14 +2,14 @@
 //
 // How a rank comes to its end: in order, or by a fatal error.
 //
-// In order: the rank says that it leaves; the log closes, when all ranks have left or when nobody is there any more to go
-// on with it; the engine stops, once, whatever has happened.
+// In order: the rank says that it leaves; the log closes, when all ranks have left or when nobody is there any more to
+// go on with it; the engine stops, once, whatever has happened.
 //
 // By a fatal error: a rank that cannot go on announces it, and uses its backends no more. The log brings the error to
-// all ranks, which record it. Where no log can be had (the leader is dead, a deadline goes unanswered), the rank records
-// one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched. The node
-// hears of it first. Only then are the backends aborted, which may block in a driver of the device: a driver does that
-// without its lock (`Driving::run_deferred`), and fails what is open when it has been done.
+// all ranks, which record it. Where no log can be had (the leader is dead, a deadline goes unanswered), the rank
+// records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
+// The node hears of it first. Only then are the backends aborted, which may block in a driver of the device: a driver
+// does that without its lock (`Driving::run_deferred`), and fails what is open when it has been done.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,8 @@ namespace kolo::engine {
 
 class Ending {
  public:
-  /// `announced_for`: how long an announced error waits for the log to bring it. `leader`: null where this rank leads no
-  /// node. `inter`: null with one node. All that is
+  /// `announced_for`: how long an announced error waits for the log to bring it. `leader`: null where this rank leads
+  /// no node. `inter`: null with one node. All that is
   /// referred to outlives this.
   Ending(int rank, base::Duration announced_for, control::ToLeader& to_leader, control::Leader* leader, Sets& sets,
          OpenOperations& open, transport::InterNode* inter, Deferred& deferred) noexcept
@@ -69,8 +69,8 @@ class Ending {
   // -- the driver: fatal errors
   /// Of the exception that is being handled.
   void announce_exception() noexcept KOLO_REQUIRES(kDriving);
-  /// This rank cannot go on because of `rank`, itself or a peer. The world learns of it; if rank 0 does not answer, this
-  /// rank fails by itself.
+  /// This rank cannot go on because of `rank`, itself or a peer. The world learns of it; if rank 0 does not answer,
+  /// this rank fails by itself.
   void announce_loss(int rank, ErrorCode code, const std::string& reason) KOLO_REQUIRES(kDriving);
   void announce(ErrorCode code, const std::string& reason) KOLO_REQUIRES(kDriving) {
     announce_loss(rank_, code, reason);

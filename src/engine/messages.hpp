@@ -3,9 +3,10 @@
 // Messages between two ranks, which go by no log. data/p2p/messenger.hpp moves them; this says which thread moves them
 // when, and how a call waits for its own.
 //
-// A thread inside a synchronous call looks for as long as a peer takes that is on its way, or as data moves, without the
-// driver's place. After that the message becomes an operation, and the thread waits as for any other one: it drives,
-// then it sleeps. The driver moves all messages in every pass. Like the transport they are armed before a sleep.
+// A thread inside a synchronous call looks for as long as a peer takes that is on its way, or as data moves, without
+// the driver's place. After that the message becomes an operation, and the thread waits as for any other one: it
+// drives, then it sleeps. The driver moves all messages in every pass. Like the transport they are armed before a
+// sleep.
 //
 // Tensors of a device are copied to and from memory of the host (device_messages.hpp).
 #pragma once

@@ -51,8 +51,8 @@ struct NodeLayout {
 /// log, members or not: so all come to the same result, and nobody has to say it.
 ///
 /// A set's columns are free again when the log has removed the set: then all its members have dropped it, and none of
-/// them looks at another's column any more. The next set's members use theirs only after they have read of that set, and
-/// look at a peer's only when that peer has, too (shm::SlotRing, control::Express).
+/// them looks at another's column any more. The next set's members use theirs only after they have read of that set,
+/// and look at a peer's only when that peer has, too (shm::SlotRing, control::Express).
 ///
 /// One thread at a time.
 class Blocks {

@@ -62,7 +62,8 @@ struct OutputPlan {
   std::int64_t input_at = -1;        ///< where in its output the input of a gather lies, in bytes; -1: elsewhere
 };
 
-/// Whose output it is, for sentences: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather` (unnamed).
+/// Whose output it is, for sentences: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather`
+/// (unnamed).
 struct OutputLabel {
   std::string_view name;
   std::optional<std::size_t> call;
@@ -84,7 +85,8 @@ struct Output : OutputPlan {
   std::byte* make_result(DType dtype, const Shape& shape, const std::string& what);
 };
 
-/// Where the results of an operation go, and how many rows ranks give each other. Written by the driver before completion.
+/// Where the results of an operation go, and how many rows ranks give each other. Written by the driver before
+/// completion.
 struct Outputs {
   Output first;
   std::vector<Output> others;  ///< of a group's other tensors

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an engine says in its log of a job in good health: plans (info), batches and the routes of their parts (debug),
-// single requests (trace); and, with KOLO_LOG_PLACEMENT, where tensors are reduced. Nothing here is called unless that is
-// asked for.
+// single requests (trace); and, with KOLO_LOG_PLACEMENT, where tensors are reduced. Nothing here is called unless that
+// is asked for.
 #pragma once
 
 #include <set>
@@ -25,8 +25,8 @@ std::string record_of(const Batch& batch, std::uint32_t plan_key, const data::Ba
 /// `allreduce of "x", 1 tensor of 400 bytes`.
 std::string record_of(const Operation& operation);
 
-/// Where tensors are reduced: a sentence for each tensor, when it is in a batch for the first time. Unnamed calls are one
-/// tensor for each kind of collective; those that avoid the log are not seen here. The driver's.
+/// Where tensors are reduced: a sentence for each tensor, when it is in a batch for the first time. Unnamed calls are
+/// one tensor for each kind of collective; those that avoid the log are not seen here. The driver's.
 class TensorRoutes {
  public:
   /// `allreduce of "w", 4096 bytes: on the CPU, through slots, because it lies in no arena`: of those of the batch that

@@ -7,8 +7,8 @@
 // trace, so an exception in the caller's thread does no harm.
 //
 // An asynchronous call is given to the log at once. A blocking call *reserves* the next number: it waits for the
-// blocking calls that came before, and has the number to itself until it has avoided the log (engine/express_route.hpp) or been
-// given to it. Asynchronous calls that other threads make meanwhile stay behind it; the end of the reservation
+// blocking calls that came before, and has the number to itself until it has avoided the log (engine/express_route.hpp)
+// or been given to it. Asynchronous calls that other threads make meanwhile stay behind it; the end of the reservation
 // gives them to the log. A join holds a reservation from its beginning to its end; asynchronous calls fail meanwhile.
 //
 // The engine's mailbox takes calls in the order of their numbers, because they are pushed with the mutex held. A full

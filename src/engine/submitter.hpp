@@ -2,10 +2,10 @@
 //
 // Submitting: how threads of the program give the engine something to do.
 //
-// A submission goes into the mailbox. Waking the background thread for it costs more than most of the work it would do. A
-// thread that submits to a sleeping engine therefore publishes its request itself, and moves a small tensor as far as it
-// goes (`say_at_once`). A batch that peers have to move next gets an alarm, behind the ring that they give. Submissions
-// come in bursts: with many operations open the thread naps, and only peers and the end of the nap wake it.
+// A submission goes into the mailbox. Waking the background thread for it costs more than most of the work it would do.
+// A thread that submits to a sleeping engine therefore publishes its request itself, and moves a small tensor as far as
+// it goes (`say_at_once`). A batch that peers have to move next gets an alarm, behind the ring that they give.
+// Submissions come in bursts: with many operations open the thread naps, and only peers and the end of the nap wake it.
 //
 // Any thread.
 #pragma once
@@ -48,8 +48,8 @@ class Submitter {
   /// The reserved call, on the CPU's memory, avoids the log where it can (control/express.hpp); whether it has. Throws
   /// Error: it has, and failed.
   [[nodiscard]] bool express(SetState& set, Sequence::Reservation& reserved, const ExpressCall& call);
-  /// Ends the reservation. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not made,
-  /// which is a fatal error if peers know of it.
+  /// Ends the reservation. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not
+  /// made, which is a fatal error if peers know of it.
   void end_call(SetState& set, Sequence::Reservation& reserved, OperationPtr by_log);
   /// This rank submits nothing more in the set until all members have joined: the operation's end, with the last of
   /// them (`Output::last`). `counts`: averages are over it meanwhile. `waits`: the caller waits right away. Throws

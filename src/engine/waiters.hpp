@@ -34,8 +34,8 @@ class Waiters {
   void sleep(base::EventCount::Ticket ticket, base::Time until) { changes_.sleep(ticket, until); }
 
   // -- the driver
-  /// Whether any operation is awaited. Asked before the mailbox is looked at: whoever waits has submitted what he had to,
-  /// so that no planned batch is reported as lacking what lies in the mailbox already.
+  /// Whether any operation is awaited. Asked before the mailbox is looked at: whoever waits has submitted what he had
+  /// to, so that no planned batch is reported as lacking what lies in the mailbox already.
   bool look() noexcept { return seen_ = awaited_.load() > 0; }
   /// Whether operations are awaited, and the driver's last look saw none.
   [[nodiscard]] bool has_news() const noexcept { return awaited_.load() > 0 && !seen_; }

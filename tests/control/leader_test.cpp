@@ -67,8 +67,7 @@ class LeaderOfTwoNodes : public ::testing::Test {
 TEST_F(LeaderOfTwoNodes, WhatWasHeardIsOwedUntilItHasBeenPassedOn) {
   EXPECT_FALSE(leader_.has_news());
   const Bytes frame = frame_of(Departed{1});
-  channel_.incoming.push_back(
-      [&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   EXPECT_TRUE(leader_.service_sockets());
   EXPECT_TRUE(leader_.has_news());  // a driver that sleeps now would leave it there
   EXPECT_TRUE(channel_.sent.empty());
@@ -86,8 +85,7 @@ TEST_F(LeaderOfTwoNodes, WhatWasHeardIsOwedUntilItHasBeenPassedOn) {
 TEST_F(LeaderOfTwoNodes, WhatIsRefusedIsNotPassedAgain) {
   board_.publish_quietly(core::kCompleted, {0, 1});  // no batch was appended
   const Bytes frame = frame_of(Counted{core::kCompleted, {0, 1}});
-  channel_.incoming.push_back(
-      [&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
   EXPECT_THROW(for (int step = 0; step < 3; ++step) leader_.step(base::now()), Error);
   Bytes message;
@@ -113,8 +111,7 @@ TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
 
 TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
   const Bytes frame = frame_of(Departed{1});
-  channel_.incoming.push_back(
-      [&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
   leader_.step(base::now());
   Bytes entry;
@@ -130,8 +127,7 @@ Bytes empty_message() { return Bytes(sizeof(std::uint32_t)); }
 
 TEST_F(LeaderOfTwoNodes, SaysThatItRunsWhenItIsAsked) {
   const Bytes frame = empty_message();
-  channel_.incoming.push_back(
-      [&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
   ASSERT_EQ(channel_.sent.size(), 1U);
   EXPECT_EQ(channel_.sent[0], empty_message());
@@ -165,7 +161,8 @@ class LeaderBelow : public LeaderOfTwoNodes {
   kolo::testing::LoneLink link_below_{board_shape(settings_, 1).bytes()};
   Board board_below_{link_below_.memory(), board_shape(settings_, 1), 0};
   ChannelUp up_;
-  Leader below_{topology_below_, settings_, board_below_, [this](int rank) { link_below_.wake(rank); }, &up_, [](std::string) {}};
+  Leader below_{topology_below_,   settings_, board_below_, [this](int rank) { link_below_.wake(rank); }, &up_,
+                [](std::string) {}};
 };
 
 TEST_F(LeaderBelow, NamesTheLeaderAboveThatDoesNotAnswer) {
@@ -274,7 +271,8 @@ TEST(Leader, TellsOfADeathThatFilledTheLog) {
   kolo::testing::LoneLink link(shape.bytes());
   Board board(link.memory(), shape, 0);
   Board survivor(link.memory(), shape, 1);
-  Leader leader(topology, settings, board, [&link](int rank) { link.wake(rank); }, nullptr, [](std::string) {});
+  Leader leader(
+      topology, settings, board, [&link](int rank) { link.wake(rank); }, nullptr, [](std::string) {});
   Bytes filler(500);
   Bytes entry;
   while (board.append_log(ByteView(filler.data(), filler.size()))) {
@@ -315,8 +313,7 @@ class LeaderOfOneRank : public ::testing::Test {
       const LogEntry entry = decode_log(ByteView(bytes.data(), bytes.size()));
       if (const auto* assigned = std::get_if<Assigned>(&entry)) ids_.push_back(assigned->id);
       if (const auto* plan = std::get_if<PlanDefined>(&entry)) plans_.push_back(*plan);
-      if (std::holds_alternative<BatchAppended>(entry) ||
-          std::holds_alternative<PlannedBatch>(entry)) {
+      if (std::holds_alternative<BatchAppended>(entry) || std::holds_alternative<PlannedBatch>(entry)) {
         board_.publish_quietly(core::kCompleted, reserved(++batches_));
       }
     }

@@ -5,8 +5,8 @@
 //
 // What is modelled, because the protocol depends on it:
 //   board     a rank's counts and messages reach its leader when that looks: all the counts, and of the messages as
-//             many as it sees, in either order; so counts and messages overtake each other. Only a departure (`Departed`)
-//             overtakes nothing. Ranks read the node's log each at its own pace.
+//             many as it sees, in either order; so counts and messages overtake each other. Only a departure
+//             (`Departed`) overtakes nothing. Ranks read the node's log each at its own pace.
 //   links     first in, first out; different links reorder freely. The sequencer's entries reach even the root's relay
 //             late.
 //   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is
@@ -1320,8 +1320,9 @@ class World {
     if (records_[n].items.front().second != e.call) violate("entry " + std::to_string(n) + " fails another call");
   }
   void check(std::size_t n, const control::SequenceEnded& e) {
-    const bool has_departed = std::any_of(members_[e.set].begin(), members_[e.set].end(),
-                                      [this](std::int32_t member) { return ranks_[index(member)].has_said_departure; });
+    const bool has_departed = std::any_of(members_[e.set].begin(), members_[e.set].end(), [this](std::int32_t member) {
+      return ranks_[index(member)].has_said_departure;
+    });
     if (!has_departed) violate("entry " + std::to_string(n) + " ends a sequence though nobody has left");
     const auto [ended, is_new] = ended_.emplace(e.set, e.last);
     if (!is_new && e.last > ended->second) violate("entry " + std::to_string(n) + " ends a sequence later than before");
@@ -1430,8 +1431,9 @@ class World {
   }
   void check(std::size_t n, const control::JoinEnded& e) {
     const std::string what = "entry " + std::to_string(n) + " ends a join ";
-    const bool has_departed = std::any_of(members_[e.set].begin(), members_[e.set].end(),
-                                      [this](std::int32_t member) { return ranks_[index(member)].has_said_departure; });
+    const bool has_departed = std::any_of(members_[e.set].begin(), members_[e.set].end(), [this](std::int32_t member) {
+      return ranks_[index(member)].has_said_departure;
+    });
     if (e.code != ErrorCode::ok && !has_departed) violate(what + "though nobody has left");
     if (e.code == ErrorCode::ok && absent_[e.set].size() < members_[e.set].size())
       violate(what + "before all have joined");

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "control/participant/own_calls.hpp"
 #include "control/participant/planned_parts.hpp"
 #include "control/participant/publisher.hpp"
-#include "control/participant/own_calls.hpp"
 
 namespace kolo::control::participant {
 

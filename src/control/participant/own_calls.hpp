@@ -18,7 +18,7 @@ namespace kolo::control::participant {
 class OwnCalls {
  public:
   OwnCalls(std::int32_t rank, SlotTable& slots, DepartedRanks& departed, Publisher& publisher,
-               ParticipantCounters& counters)
+           ParticipantCounters& counters)
       : rank_(rank), slots_(slots), departed_(departed), publisher_(publisher), counters_(counters) {}
 
   /// Calls of the set's sequence, the first of them of this number. The set is one that this rank may submit to.

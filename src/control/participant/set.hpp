@@ -48,14 +48,14 @@ struct Set {
   core::SetId number = 0;
   core::TensorId base = 0;
   Members members;
-  bool member = false;      ///< this rank is
-  bool has_departed = false;    ///< some member has left
-  bool is_dropped = false;  ///< by this rank's program
-  bool said_so = false;     ///< and this rank has done with it
-  SlotId join = kNoSlot;    ///< of this rank, which has joined
-  Absentees absent;         ///< of the members, if this rank is one
-  std::uint64_t joins = 0;  ///< that have ended
-  std::uint64_t run = 0;    ///< batches that were handed out
+  bool member = false;        ///< this rank is
+  bool has_departed = false;  ///< some member has left
+  bool is_dropped = false;    ///< by this rank's program
+  bool said_so = false;       ///< and this rank has done with it
+  SlotId join = kNoSlot;      ///< of this rank, which has joined
+  Absentees absent;           ///< of the members, if this rank is one
+  std::uint64_t joins = 0;    ///< that have ended
+  std::uint64_t run = 0;      ///< batches that were handed out
   std::uint64_t completed = 0;
   std::uint64_t steps = 0;
   std::uint16_t generation = 0;  ///< of the completed and steps counts

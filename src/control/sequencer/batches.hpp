@@ -23,12 +23,12 @@
 
 #include <cstdint>
 
+#include "control/sequencer/call_order.hpp"
 #include "control/sequencer/failures.hpp"
 #include "control/sequencer/log.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_table.hpp"
-#include "control/sequencer/call_order.hpp"
 
 namespace kolo::control::sequencer {
 

@@ -7,8 +7,8 @@
 // one place for it, of priority 0, while it is not empty; when it comes to the front, one batch is appended, and what
 // is left goes to the end.
 //
-// A member that leaves has said how far it had come (`Departed`): no call beyond that can run. That is said once somebody
-// has made one (`SequenceEnded`), or at once, if somebody had.
+// A member that leaves has said how far it had come (`Departed`): no call beyond that can run. That is said once
+// somebody has made one (`SequenceEnded`), or at once, if somebody had.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,9 @@ class Departures {
   [[nodiscard]] bool has_gone(std::int32_t rank) const { return gone_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool any_departed(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, departed_); }
   [[nodiscard]] bool any_gone(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, gone_); }
-  [[nodiscard]] bool have_all_departed() const { return std::find(departed_.begin(), departed_.end(), false) == departed_.end(); }
+  [[nodiscard]] bool have_all_departed() const {
+    return std::find(departed_.begin(), departed_.end(), false) == departed_.end();
+  }
 
   /// Of these ranks those that have left, in the same order.
   [[nodiscard]] std::vector<std::int32_t> departed_of(const std::vector<std::int32_t>& ranks) const {

@@ -31,12 +31,12 @@
 #include <map>
 #include <vector>
 
+#include "control/sequencer/call_order.hpp"
 #include "control/sequencer/departures.hpp"
 #include "control/sequencer/failures.hpp"
 #include "control/sequencer/log.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/set_table.hpp"
-#include "control/sequencer/call_order.hpp"
 
 namespace kolo::control::sequencer {
 

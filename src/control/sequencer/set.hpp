@@ -69,7 +69,7 @@ struct Set {
 
   // Leaving (departures.hpp).
   bool has_departed = false;  ///< some member has
-  bool has_gone = false;  ///< some member has left, and its process has ended or cannot be reached
+  bool has_gone = false;      ///< some member has left, and its process has ended or cannot be reached
 };
 
 /// The join that its members wait for now, or that is the next one.

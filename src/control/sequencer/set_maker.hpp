@@ -14,10 +14,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "control/sequencer/call_order.hpp"
 #include "control/sequencer/failures.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/questions.hpp"
-#include "control/sequencer/call_order.hpp"
 
 namespace kolo::control::sequencer {
 

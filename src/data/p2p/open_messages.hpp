@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of one rank that are open: their deadlines, whom the oldest waits for, and how each ends. One thread at a
-// time.
+// The messages of one rank that are open: their deadlines, whom the oldest waits for, and how each ends. One thread at
+// a time.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,8 @@ class OpenMessages {
     message.state = Message::State::done;
     if (status.ok()) {
       count(message);
-      // Before this rank sleeps it notes the next. What has failed stays noted until then: the others in a cycle find it.
+      // Before this rank sleeps it notes the next. What has failed stays noted until then: the others in a cycle find
+      // it.
       if (message.peer == noted_) note_wait(Channels::kNobody);
     }
     Message* const last = open_.back();

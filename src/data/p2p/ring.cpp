@@ -21,7 +21,8 @@ Record read_record(const Ring& ring, std::uint64_t position, int source) {
     throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " left out " + std::to_string(record.bytes) +
                                           " bytes of a ring of which " + std::to_string(remaining) + " are left");
   }
-  if (record.data_bytes > Ring::kPartBytes || record.bytes != record_bytes(record.data_bytes) || record.bytes > remaining) {
+  if (record.data_bytes > Ring::kPartBytes || record.bytes != record_bytes(record.data_bytes) ||
+      record.bytes > remaining) {
     throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " wrote a record of " +
                                           std::to_string(record.bytes) + " bytes for " +
                                           std::to_string(record.data_bytes) + " bytes of data");

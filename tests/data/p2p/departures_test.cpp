@@ -5,10 +5,10 @@
 // The data of some sends comes after their calls, piece by piece.
 //
 // What a rank hears of the others apart from frames it reads from the job's log, at its own pace: that a group has been
-// made (`on_set`), that all its members have dropped it (`on_set_gone`), that a rank has left (`on_departed`), that one has
-// died (`close`). The rest is as the engine does it: a rank with nothing open takes no frames; a rank that leaves first
-// waits until its frames are in their channels, but not for ever, and goes on to move what it has open; a rank that has
-// died does nothing any more.
+// made (`on_set`), that all its members have dropped it (`on_set_gone`), that a rank has left (`on_departed`), that one
+// has died (`close`). The rest is as the engine does it: a rank with nothing open takes no frames; a rank that leaves
+// first waits until its frames are in their channels, but not for ever, and goes on to move what it has open; a rank
+// that has died does nothing any more.
 //
 // The checker:
 //   - what is received is whole, is what was sent, and fits the receive; nobody touches a buffer once its message is
@@ -229,7 +229,7 @@ class Job {
       break;
     case Entry::Kind::left:
       network_[rank].on_departed(other,
-                             place(other).node == own.node ? base::Time::min() : begin_ + std::chrono::seconds(1));
+                                 place(other).node == own.node ? base::Time::min() : begin_ + std::chrono::seconds(1));
       break;
     case Entry::Kind::died:
       network_[rank].close(Status(ErrorCode::rank_lost, "a rank has died"));
