@@ -97,7 +97,6 @@ class Sequence {
   void end_join();
   /// The next call that the log has not run or failed.
   [[nodiscard]] const OperationPtr& front() const noexcept { return waiting_.front(); }
-  [[nodiscard]] bool empty() const noexcept { return waiting_.empty(); }
   void push(OperationPtr&& operation) {
     operation->is_waiting = true;
     if (waiting_.full()) waiting_.set_capacity(std::max<std::size_t>(64, 2 * waiting_.capacity()));

@@ -299,13 +299,13 @@ struct Model {
   State state = State::asleep;
   std::int8_t holder = -1;  // of the lock
   bool announced = false;
-  bool mail = false;
+  bool submitted = false;
   bool rung = false;
   std::int8_t seekers = 0;
   // Of each thread: background, submitter, waiter.
   std::array<std::int8_t, 3> at{};
 
-  auto key() const { return std::tuple(state, holder, announced, mail, rung, seekers, at); }
+  auto key() const { return std::tuple(state, holder, announced, submitted, rung, seekers, at); }
   bool operator<(const Model& other) const { return key() < other.key(); }
 };
 
@@ -323,7 +323,7 @@ class Explorer {
       waiter(model);
       if (next_.empty()) {
         ++ends_;
-        EXPECT_FALSE(model.mail) << "everybody sleeps, and nobody has taken the submission";
+        EXPECT_FALSE(model.submitted) << "everybody sleeps, and nobody has taken the submission";
         EXPECT_EQ(model.holder, -1);
       }
       for (const Model& one : next_) {
@@ -363,8 +363,8 @@ class Explorer {
       if (now.holder < 0) step(now, kBackground, 1, [&](Model& m) { take(m, kBackground, State::background); });
       break;
     case 1:  // a pass; then it may step aside for a moment
-      step(now, kBackground, 2, [](Model& m) { m.mail = false; });
-      step(now, kBackground, 0, [](Model& m) { m.mail = false, m.holder = -1; });
+      step(now, kBackground, 2, [](Model& m) { m.submitted = false; });
+      step(now, kBackground, 0, [](Model& m) { m.submitted = false, m.holder = -1; });
       break;
     case 2:  // does anybody seek the place?
       if (now.seekers > 0) step(now, kBackground, 3, [&](Model& m) { move(m, State::beside); });
@@ -381,8 +381,8 @@ class Explorer {
       step(now, kBackground, 6, [&](Model& m) { move(m, State::falling), m.announced = true; });
       break;
     case 6:  // once more
-      if (now.mail) step(now, kBackground, 1, [&](Model& m) { take(m, kBackground, State::background); });
-      if (!now.mail) step(now, kBackground, 4, [&](Model& m) { move(m, State::asleep), m.holder = -1; });
+      if (now.submitted) step(now, kBackground, 1, [&](Model& m) { take(m, kBackground, State::background); });
+      if (!now.submitted) step(now, kBackground, 4, [&](Model& m) { move(m, State::asleep), m.holder = -1; });
       break;
     }
   }
@@ -391,15 +391,15 @@ class Explorer {
   void drive(const Model& now, Thread thread, std::int8_t at) {
     switch (now.at[thread] - at) {
     case 0:  // a pass; then it may step aside
-      step(now, thread, static_cast<std::int8_t>(at + 1), [](Model& m) { m.mail = false; });
-      step(now, thread, static_cast<std::int8_t>(at + 4), [](Model& m) { m.mail = false, m.holder = -1; });
+      step(now, thread, static_cast<std::int8_t>(at + 1), [](Model& m) { m.submitted = false; });
+      step(now, thread, static_cast<std::int8_t>(at + 4), [](Model& m) { m.submitted = false, m.holder = -1; });
       break;
     case 1:
       step(now, thread, static_cast<std::int8_t>(at + 2),
            [&](Model& m) { move(m, State::leaving), m.announced = true; });
       break;
     case 2:
-      step(now, thread, now.mail ? static_cast<std::int8_t>(at + 3) : kGone, [&](Model& m) {
+      step(now, thread, now.submitted ? static_cast<std::int8_t>(at + 3) : kGone, [&](Model& m) {
         move(m, State::asleep);
         m.holder = -1;
       });
@@ -419,7 +419,7 @@ class Explorer {
   void submitter(const Model& now) {
     switch (now.at[kSubmitter]) {
     case 0:
-      step(now, kSubmitter, 1, [](Model& m) { m.mail = true; });
+      step(now, kSubmitter, 1, [](Model& m) { m.submitted = true; });
       break;
     case 1:
       step(now, kSubmitter, now.announced ? std::int8_t{2} : kGone);
@@ -440,7 +440,7 @@ class Explorer {
     const auto take_it = [&](Model& m) { take(m, kWaiter, State::called); };
     switch (now.at[kWaiter]) {
     case 0:  // submits without ringing: it waits at once
-      step(now, kWaiter, 1, [](Model& m) { m.mail = true; });
+      step(now, kWaiter, 1, [](Model& m) { m.submitted = true; });
       break;
     case 1:
       if (now.holder < 0) step(now, kWaiter, 10, take_it);

@@ -195,7 +195,7 @@ TEST(Checker, SeesAJoinThatEndsWithAnotherRank) {
   EXPECT_TRUE(contains(seen, "with another last rank")) << seen;
 }
 
-TEST(Checker, SeesASequencerThatIsDeafToInterest) {
+TEST(Checker, SeesASequencerThatIsDeafToPartsAwaited) {
   ASSERT_EQ(run(Options{}, skewed()), "");
   Sabotage sabotage;
   sabotage.relayed = [](int node, control::UpMessage& message) {

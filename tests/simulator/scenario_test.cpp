@@ -111,8 +111,8 @@ TEST(Steps, AreNeverFrozenWhenPlansAreOff) {
   EXPECT_EQ(entries_of<control::PlanDefined>(world).size(), 0U);
 }
 
-/// Every step: the first half, wait for it, the second half, wait. Nothing but an interest can free the first half from
-/// a plan that has both in one batch.
+/// Every step: the first half, wait for it, the second half, wait. Nothing but a rank that waits can free the first
+/// half from a plan that has both in one batch.
 Program skewed_program(int tensors, int steps) {
   Program program;
   for (int step = 0; step < steps; ++step) {

@@ -119,7 +119,7 @@ inline Op launch(int signature = 0, int set = 0) { return {Op::Kind::launch, set
 /// Until all calls without a name that the rank has made in the set are over.
 inline Op wait_launched(int set = 0) { return {Op::Kind::wait_launched, set, {}, 0, {}, 0}; }
 inline Op wait_all() { return {Op::Kind::wait_all, 0, {}, 0, {}, 0}; }
-/// Shows interest for a moment, as an unfinished done() does.
+/// Asks for a moment, as an unfinished done() does.
 inline Op poll() { return {Op::Kind::poll, 0, {}, 0, {}, 0}; }
 inline Op end_step(int set = 0) { return {Op::Kind::end_step, set, {}, 0, {}, 0}; }
 /// Waits until the members have made it.

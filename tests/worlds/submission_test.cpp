@@ -238,7 +238,7 @@ TEST_P(Submission, LookingAtOneByOne) {
   });
 }
 
-/// A callback is interest, too.
+/// A callback counts as a wait, too.
 TEST_P(Submission, CallbacksOneByOne) {
   run([] {
     Gradients gradients(5);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one device that a rank uses: that of its first tensor, or its turn among the visible ones. Once chosen it does not
-// change. Thread-safe.
+// The one device that a rank uses: that of its first tensor, or its turn among the visible ones. Once chosen it does
+// not change. Thread-safe.
 #pragma once
 
 #include <memory>
