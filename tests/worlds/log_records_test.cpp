@@ -83,7 +83,8 @@ TEST(LogRecords, InfoIsWhatWasFoundAndThePlans) {
   ASSERT_GE(said.size(), 5U);
   EXPECT_EQ(said[0], "Kolo " + std::string(kolo::version()) +
                          ", 2 ranks on 1 node (2); ranks meet by: ranks as threads of one process");
-  EXPECT_EQ(said[1], "CPU tensors: shared memory (2 ranks, 4 slots of 64 KiB)");
+  // Whether slots are written past the cache is measured.
+  EXPECT_EQ(said[1].rfind("CPU tensors: shared memory (2 ranks, 4 slots of 64 KiB", 0), 0U) << said[1];
   EXPECT_TRUE(has(said, "peers' memory: may be read"));
   // Why it ends depends on who was first: by a wait, by the other signature, or when the ranks leave.
   for (const char* beginning : {"plan 0: ", "plan 0 is no longer used: "}) {
