@@ -286,6 +286,7 @@ class World {
     std::unique_ptr<Shortcut> shortcut;
     std::uint64_t made = 0;     ///< the number of the last call
     std::uint64_t given = 0;    ///< the last that went to the log
+    std::uint64_t avoided = 0;  ///< the last that did not
     bool is_closed = false;     ///< a rank has joined
     std::deque<Call> launched;  ///< in flight in the log
   };
@@ -573,7 +574,7 @@ class World {
       r.busy_until = now_ + op.ticks;
       return true;
     case Op::Kind::leave:
-      for (const auto& [number, its_set] : r.sets) r.participant->pass(its_set, r.sequences[its_set].made);
+      for (const auto& [number, its_set] : r.sets) r.participant->pass(its_set, r.sequences[its_set].avoided);
       r.participant->leave();
       return true;
     case Op::Kind::die:
@@ -717,6 +718,7 @@ class World {
     const std::uint64_t number = ranks_[index(rank)].waiting.number;
     Words& words = words_[{set, number}];
     const std::string what = "call " + std::to_string(number) + " avoids the log on rank " + std::to_string(rank);
+    ranks_[index(rank)].sequences[set].avoided = number;
     if (words.by_log) return violate(what + ", and on others it does not");
     if (std::exchange(words.together, true)) return;
     const int signature = words.said[rank];

@@ -172,7 +172,9 @@ TEST(ReduceAtTheCall, WhatIsRefused) {
     EXPECT_EQ(refused([&] { kolo::reduce("x", kolo::view(n), 0, ReduceOptions{}.with_send_as(DType::float16)); }),
               "reduce of \"x\": int32 cannot be sent as float16; send_as needs a floating-point type");
     EXPECT_EQ(
-        refused([&] { kolo::reduce_into("x", kolo::ConstTensorView(nullptr, DType::int8, Shape{3}), {}, 7); }),
+        refused([&] {
+          kolo::reduce_into("x", kolo::ConstTensorView(nullptr, DType::int8, Shape{3}), {}, 1 - kolo::rank());
+        }),
         "reduce of \"x\": the tensor is a null pointer, but its shape [3] has 3 elements; give the address of the "
         "first");
     EXPECT_EQ(refused([&] { kolo::reduce("", kolo::view(x), 0); }),

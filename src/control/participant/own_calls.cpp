@@ -22,7 +22,8 @@ void OwnCalls::call(Set& set, const std::shared_ptr<const core::Signature>& sign
                     std::uint64_t count) {
   Sequence& sequence = set.sequence;
   counters_.called += count;
-  if (first > sequence.made + 1 && first <= sequence.last) pass(sequence, first - 1);
+  // Those between have avoided the log, but for those that cannot run any more: they were given to it, and have failed.
+  if (first > sequence.made + 1) pass(sequence, std::min(first - 1, sequence.last));
   const std::uint64_t running = first > sequence.last ? 0 : std::min(count, sequence.last - first + 1);
   if (running > 0) {
     if (!sequence.said.has_news()) {

@@ -168,10 +168,10 @@ TEST(ByteQueue, KeepsBytesInOrderThroughEveryKindOfMove) {
 
 TEST(ByteQueue, GivesLargeMemoryBack) {
   ByteQueue queue;
-  queue.space(std::size_t{16} << 20);
+  queue.room(std::size_t{16} << 20);
   queue.commit(std::size_t{16} << 20);
   queue.drop(std::size_t{16} << 20);
-  queue.space(1);
+  queue.room(1);
   EXPECT_LE(queue.free(), std::size_t{1} << 20);
 }
 
