@@ -86,8 +86,8 @@ typedef enum kolo_status {
 } kolo_status;
 /// The status's name in kolo/error.hpp: "rank_lost". "unknown" for a number that is none.
 KOLO_API const char* kolo_status_name(kolo_status status);
-/// The sentence of this thread's last call that did not return `KOLO_OK`; "" before the first. It names the tensor, what
-/// was given, and what would be right. Valid until the thread's next call that fails.
+/// The sentence of this thread's last call that did not return `KOLO_OK`; "" before the first. It names the tensor,
+/// what was given, and what would be right. Valid until the thread's next call that fails.
 KOLO_API const char* kolo_last_error(void);
 
 /// @}
@@ -173,7 +173,7 @@ typedef struct kolo_store {
   /// `seconds` at most, and then returns `KOLO_PENDING`. Any other status ends the start with that.
   kolo_status (*get)(void* data, const char* key, double seconds, void* value, size_t capacity, size_t* bytes);
 } kolo_store;
-#define KOLO_STORE_INIT \
+#define KOLO_STORE_INIT                                                                                                \
   { sizeof(kolo_store), NULL, NULL, NULL }
 
 /// How important a log record is. The numbers are kolo::LogLevel's.
@@ -203,7 +203,7 @@ typedef struct kolo_init_options {
   int32_t separate;             ///< 1: a context beside the process's own, for a library. 0: the process's own
   int32_t reserved;             ///< 0
 } kolo_init_options;
-#define KOLO_INIT_OPTIONS_INIT \
+#define KOLO_INIT_OPTIONS_INIT                                                                                         \
   { sizeof(kolo_init_options), NULL, 0, NULL, 0, 1, NULL, NULL, NULL, 0, 0 }
 
 /// Joins the job that a launcher started, or makes a world of one where none did. Waits for the other ranks, each step
@@ -296,7 +296,7 @@ typedef struct kolo_allreduce_options {
   int32_t priority;  ///< among waiting calls with names the highest runs first; default 0
   int32_t reserved;  ///< 0
 } kolo_allreduce_options;
-#define KOLO_ALLREDUCE_OPTIONS_INIT \
+#define KOLO_ALLREDUCE_OPTIONS_INIT                                                                                    \
   { sizeof(kolo_allreduce_options), KOLO_SUM, KOLO_OWN_TYPE, 1.0, 1.0, -1.0, 0, 0 }
 
 /// Options of the other collectives. All but `timeout` are the same on every rank.
@@ -306,7 +306,7 @@ typedef struct kolo_options {
   int32_t priority;  ///< as that of `kolo_allreduce_options`; a barrier has none
   int32_t reserved;  ///< 0
 } kolo_options;
-#define KOLO_OPTIONS_INIT \
+#define KOLO_OPTIONS_INIT                                                                                              \
   { sizeof(kolo_options), -1.0, 0, 0 }
 
 /// @}
@@ -401,7 +401,7 @@ typedef struct kolo_call {
   const kolo_allreduce_options* reduction;  ///< of an allreduce, reduce or reduce_scatter; default NULL
   const kolo_options* options;              ///< of the others; default NULL
 } kolo_call;
-#define KOLO_CALL_INIT \
+#define KOLO_CALL_INIT                                                                                                 \
   { sizeof(kolo_call), KOLO_ALLREDUCE, 0, NULL, NULL, NULL, 0, NULL, NULL }
 
 /// Makes the call. `result` gets the result of an allgather, gather, alltoall or reduce_scatter without `out`, and is
@@ -464,8 +464,8 @@ typedef void (*kolo_done)(void* data, kolo_status status, const char* sentence);
 /// Outputs are not written yet: only the memory of tensors is.
 KOLO_API kolo_status kolo_on_done(kolo_handle* handle, kolo_done done, void* data);
 
-/// Cancels a receive for which no message has come: writes 1, and the receive ends with `KOLO_CANCELLED`. Writes 0 if it
-/// has a message already, or has ended. The handle is still to be waited for or released.
+/// Cancels a receive for which no message has come: writes 1, and the receive ends with `KOLO_CANCELLED`. Writes 0 if
+/// it has a message already, or has ended. The handle is still to be waited for or released.
 KOLO_API kolo_status kolo_cancel(kolo_handle* handle, int32_t* is_cancelled);
 /// Ends the operation, so that the caller can use its memory again. A message fails alone; anything else ends this
 /// rank's part of the job (kolo/handle.hpp). The handle is still to be waited for or released.
@@ -503,7 +503,7 @@ typedef struct kolo_message_options {
   size_t size;     ///< `KOLO_MESSAGE_OPTIONS_INIT` sets it
   double timeout;  ///< seconds; more than 0, or negative (the default): KOLO_TIMEOUT_S. Then `KOLO_EXPIRED`
 } kolo_message_options;
-#define KOLO_MESSAGE_OPTIONS_INIT \
+#define KOLO_MESSAGE_OPTIONS_INIT                                                                                      \
   { sizeof(kolo_message_options), -1.0 }
 
 /// What was received. Frozen.
@@ -537,7 +537,7 @@ typedef struct kolo_join_options {
   int32_t counts_in_averages;  ///< 1: averages count this rank while it is absent; default 0
   int32_t reserved;            ///< 0
 } kolo_join_options;
-#define KOLO_JOIN_OPTIONS_INIT \
+#define KOLO_JOIN_OPTIONS_INIT                                                                                         \
   { sizeof(kolo_join_options), -1.0, 0, 0 }
 
 /// This rank is out of data; the others go on without it. Done when all ranks of the group have joined. Writes the rank
@@ -552,8 +552,8 @@ KOLO_API kolo_status kolo_end_step(const kolo_group* group);
 /// Synchronous. All ranks of the group make these calls in the same order.
 /// @{
 
-/// Rank `root`'s bytes, on every rank (`kolo_result_bytes`). Only the root's `data` and `size` are read; others may give
-/// NULL and 0.
+/// Rank `root`'s bytes, on every rank (`kolo_result_bytes`). Only the root's `data` and `size` are read; others may
+/// give NULL and 0.
 KOLO_API kolo_status kolo_broadcast_bytes(const kolo_group* group, const void* data, size_t size, int32_t root,
                                           kolo_result** result);
 /// All ranks' bytes, by rank; lengths may differ.

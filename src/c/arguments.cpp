@@ -89,8 +89,8 @@ void check_reserved(std::int32_t reserved, std::string_view init) {
 }  // namespace
 
 kolo_allreduce_options checked_options(const kolo_allreduce_options* options) {
-  const auto checked = options_of(options, kolo_allreduce_options KOLO_ALLREDUCE_OPTIONS_INIT, 48,
-                                  "KOLO_ALLREDUCE_OPTIONS_INIT");
+  const auto checked =
+      options_of(options, kolo_allreduce_options KOLO_ALLREDUCE_OPTIONS_INIT, 48, "KOLO_ALLREDUCE_OPTIONS_INIT");
   if (checked.op < KOLO_SUM || checked.op > KOLO_BIT_XOR) {
     refuse("there is no operation " + std::to_string(checked.op) + ": give one of kolo_op, such as KOLO_SUM");
   }

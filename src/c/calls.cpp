@@ -283,8 +283,7 @@ kolo_status kolo_scatter(const kolo_group* group, const char* name, const kolo_t
 }
 
 kolo_status kolo_alltoall(const kolo_group* group, const char* name, const kolo_tensor* in, const int64_t* splits,
-                          size_t split_count, const kolo_options* options, kolo_result** result,
-                          kolo_handle** handle) {
+                          size_t split_count, const kolo_options* options, kolo_result** result, kolo_handle** handle) {
   kolo_call call = call_with(KOLO_ALLTOALL, in, nullptr);
   call.splits = splits;
   call.split_count = split_count;
@@ -292,9 +291,9 @@ kolo_status kolo_alltoall(const kolo_group* group, const char* name, const kolo_
   return run_owning(group, name, call, result, handle);
 }
 
-kolo_status kolo_alltoall_into(const kolo_group* group, const char* name, const kolo_tensor* in,
-                               const kolo_tensor* out, const int64_t* splits, size_t split_count,
-                               const kolo_options* options, kolo_handle** handle) {
+kolo_status kolo_alltoall_into(const kolo_group* group, const char* name, const kolo_tensor* in, const kolo_tensor* out,
+                               const int64_t* splits, size_t split_count, const kolo_options* options,
+                               kolo_handle** handle) {
   kolo_call call = call_with(KOLO_ALLTOALL, in, out);
   call.splits = splits;
   call.split_count = split_count;
@@ -317,8 +316,7 @@ kolo_status kolo_reduce_scatter_into(const kolo_group* group, const char* name, 
   return kolo_run(group, name, &call, nullptr, handle);
 }
 
-kolo_status kolo_barrier(const kolo_group* group, const char* name, const kolo_options* options,
-                         kolo_handle** handle) {
+kolo_status kolo_barrier(const kolo_group* group, const char* name, const kolo_options* options, kolo_handle** handle) {
   kolo_call call = call_with(KOLO_BARRIER, nullptr, nullptr);
   call.options = options;
   return kolo_run(group, name, &call, nullptr, handle);

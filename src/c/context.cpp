@@ -94,8 +94,7 @@ Options options_of_init(const kolo_init_options& from) {
 }
 
 kolo_init_options checked_init_options(const kolo_init_options* given) {
-  const auto checked =
-      options_of(given, kolo_init_options KOLO_INIT_OPTIONS_INIT, 80, "KOLO_INIT_OPTIONS_INIT");
+  const auto checked = options_of(given, kolo_init_options KOLO_INIT_OPTIONS_INIT, 80, "KOLO_INIT_OPTIONS_INIT");
   if ((checked.separate != 0 && checked.separate != 1) || checked.reserved != 0) {
     refuse("the options of a start: `separate` is 0 or 1, and `reserved` 0; start from KOLO_INIT_OPTIONS_INIT");
   }
@@ -134,7 +133,8 @@ kolo_status run_ranks(const Run& run, int32_t ranks, kolo_body body, void* data,
     const kolo_init_options checked = checked_init_options(options);
     if (body == nullptr) refuse("the ranks' function is NULL: give one");
     if (checked.separate != 0) refuse("these contexts are the ranks' own: leave `separate` 0");
-    run(ranks, [&] { run_body(body, data); }, options_of_init(checked));
+    run(
+        ranks, [&] { run_body(body, data); }, options_of_init(checked));
     return KOLO_OK;
   });
 }

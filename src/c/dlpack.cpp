@@ -18,8 +18,8 @@ struct DlType {
   std::uint8_t code, bits;
 };
 /// By the number of the kolo_dtype.
-constexpr DlType kDlTypes[kDTypeCount] = {{kDlBool, 8},   {kDlInt, 8},    {kDlInt, 16},    {kDlInt, 32},   {kDlInt, 64},
-                                          {kDlUint, 8},   {kDlUint, 16},  {kDlUint, 32},   {kDlUint, 64},  {kDlFloat, 16},
+constexpr DlType kDlTypes[kDTypeCount] = {{kDlBool, 8},    {kDlInt, 8},    {kDlInt, 16},  {kDlInt, 32},  {kDlInt, 64},
+                                          {kDlUint, 8},    {kDlUint, 16},  {kDlUint, 32}, {kDlUint, 64}, {kDlFloat, 16},
                                           {kDlBfloat, 16}, {kDlFloat, 32}, {kDlFloat, 64}};
 
 std::int32_t dtype_from(const kolo_dl_tensor& from) {

@@ -87,9 +87,8 @@ kolo_status kolo_on_done(kolo_handle* handle, kolo_done done, void* data) {
   return guarded([&] {
     kolo_handle& its = given(handle, kHandle);
     if (done == nullptr) refuse("the callback is NULL: give a function");
-    its.handle.on_done([done, data](const kolo::Status& status) {
-      done(data, status_of(status.code()), status.message().c_str());
-    });
+    its.handle.on_done(
+        [done, data](const kolo::Status& status) { done(data, status_of(status.code()), status.message().c_str()); });
     return KOLO_OK;
   });
 }

@@ -75,8 +75,8 @@ static_assert(kCounters.size() * sizeof(std::uint64_t) == sizeof(Metrics), "ever
 std::string json_of(const Metrics& metrics) {
   std::string json;
   for (const Counter& counter : kCounters) {
-    json += std::string(json.empty() ? "{" : ", ") + '"' + counter.name +
-            "\": " + std::to_string(metrics.*counter.value);
+    json +=
+        std::string(json.empty() ? "{" : ", ") + '"' + counter.name + "\": " + std::to_string(metrics.*counter.value);
   }
   return json + "}";
 }
@@ -200,10 +200,10 @@ kolo_status kolo_arena_make(const kolo_group* group, size_t bytes, int32_t devic
     kolo_arena*& place = given(arena, "the place for the arena");
     const kolo::Device where = device_of(device, index);
     const std::string its_name = name == nullptr ? "gradients" : name;
-    place = std::make_unique<kolo_arena>(kolo_arena{device == KOLO_CPU
-                                                        ? kolo::GradientArena(its, bytes, its_name)
-                                                        : kolo::GradientArena(its, bytes, where, its_name)})
-                .release();
+    place =
+        std::make_unique<kolo_arena>(kolo_arena{device == KOLO_CPU ? kolo::GradientArena(its, bytes, its_name)
+                                                                   : kolo::GradientArena(its, bytes, where, its_name)})
+            .release();
     return KOLO_OK;
   });
 }
@@ -216,9 +216,9 @@ kolo_status kolo_arena_for(const kolo_group* group, kolo_named_tensor* gradients
     std::vector<kolo::Parameter> list;
     for (kolo::NamedView& one : views_of(gradients, count)) list.push_back({std::move(one.name), one.view, one.view});
     const std::string its_name = name == nullptr ? "gradients" : name;
-    place = std::make_unique<kolo_arena>(
-                kolo_arena{kolo::GradientArena(its, kolo::Span<kolo::Parameter>(list), its_name)})
-                .release();
+    place =
+        std::make_unique<kolo_arena>(kolo_arena{kolo::GradientArena(its, kolo::Span<kolo::Parameter>(list), its_name)})
+            .release();
     for (std::size_t i = 0; i < count; ++i) gradients[i].tensor.data = list[i].gradient->data();
     return KOLO_OK;
   });

@@ -24,7 +24,8 @@ struct kolo_group {
 struct kolo_context {
   enum class Kind { process, separate, borrowed };
 
-  kolo_context(Kind its_kind, kolo::Context& its_context) : kind(its_kind), context(&its_context), world{its_context, true} {}
+  kolo_context(Kind its_kind, kolo::Context& its_context)
+      : kind(its_kind), context(&its_context), world{its_context, true} {}
   /// A separate one.
   explicit kolo_context(kolo::Context its_own)
       : kind(Kind::separate), own(std::move(its_own)), context(&*own), world{*context, true} {}
