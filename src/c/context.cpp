@@ -94,7 +94,7 @@ Options options_of_init(const kolo_init_options& from) {
 }
 
 kolo_init_options checked_init_options(const kolo_init_options* given) {
-  const auto checked = options_of(given, kolo_init_options KOLO_INIT_OPTIONS_INIT, 80, "KOLO_INIT_OPTIONS_INIT");
+  const auto checked = options_of(given, kolo_init_options KOLO_INIT_OPTIONS_INIT, 72, "KOLO_INIT_OPTIONS_INIT");
   if ((checked.separate != 0 && checked.separate != 1) || checked.reserved != 0) {
     refuse("the options of a start: `separate` is 0 or 1, and `reserved` 0; start from KOLO_INIT_OPTIONS_INIT");
   }

@@ -145,6 +145,7 @@ static void stores(void) {
   }
   meet(memory, 0);
   CHECK(waitpid(child, &status, 0) == child && status == 0);
+  store.data = memory;
   store.set = full;
   store.get = get;
   options.store = &store;
@@ -248,7 +249,7 @@ static void contexts(void) {
   OK(kolo_shutdown(context));
   FAILS(KOLO_SHUT_DOWN, kolo_wait(open, -1.0), "");
   after_the_end(context, group);
-  FAILS(KOLO_NOT_INITIALIZED, kolo_start(prepared, NULL), "");
+  FAILS(KOLO_SHUT_DOWN, kolo_start(prepared, NULL), "was shut down");
   OK(kolo_prepared_release(prepared));
   OK(kolo_group_release(group));
   ((float*)kept.data)[3] = 1.0F; /* an arena outlives its context */
