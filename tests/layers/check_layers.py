@@ -102,7 +102,7 @@ MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "src/c10d/", "tests/"
 # Headers of the system, for everything but public headers.
 SYSTEM = re.compile(
     r"(sys|linux|netinet|arpa|asm|bits)/|net/if\.h$|net/if_arp\.h$|[a-z0-9_]+intrin\.h$|"
-    r"(cpuid|dirent|dlfcn|errno|execinfo|fcntl|ifaddrs|limits|link|malloc|math|netdb|poll|pthread|pwd|sched|semaphore|"
+    r"(cpuid|dirent|dlfcn|errno|execinfo|fcntl|ifaddrs|inttypes|limits|link|malloc|math|netdb|poll|pthread|pwd|sched|semaphore|"
     r"signal|spawn|stdint|stddef|stdio|stdlib|string|syscall|termios|time|unistd|cxxabi)\.h$"
 )
 
