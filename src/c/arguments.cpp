@@ -74,12 +74,11 @@ std::optional<std::chrono::nanoseconds> timeout_of(double seconds) {
 }
 
 void check_size(std::size_t size, std::size_t first, std::size_t now, std::string_view init) {
+  if (size >= first && size <= now) return;
   const std::string what = "the struct's size is " + std::to_string(size);
   if (size < first) refuse(what + ": start from " + std::string(init));
-  if (size > now) {
-    refuse(what + ", but this library (" + kolo_version() + ") knows " + std::to_string(now) +
-           " bytes of it: run the program with the library of its header, or a newer one");
-  }
+  refuse(what + ", but this library (" + kolo_version() + ") knows " + std::to_string(now) +
+         " bytes of it: run the program with the library of its header, or a newer one");
 }
 
 namespace {
