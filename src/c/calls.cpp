@@ -3,6 +3,7 @@
 // Collectives: each function of C makes a `kolo_call`, and each `kolo_call` a `kolo::Call`.
 #include <kolo/call.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>

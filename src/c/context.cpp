@@ -108,8 +108,8 @@ kolo_context* process_context(Context& context) {
 }
 
 /// The context, unless it was shut down (Error not_initialized).
-Context& live(kolo_context* context) {
-  kolo_context& its = given(context, "the context");
+Context& live(const kolo_context* context) {
+  const kolo_context& its = given(context, "the context");
   static_cast<void>(size(its.world.group));
   return *its.context;
 }
@@ -117,7 +117,7 @@ Context& live(kolo_context* context) {
 /// One rank of `kolo_run_local` or `kolo_run_forked`. Throws what the body returns.
 void run_body(kolo_body body, void* data) {
   kolo_context context(kolo_context::Kind::borrowed, current_context());
-  fail(KOLO_OK, "");
+  fail(KOLO_OK, "");  // a sentence from before is not the body's
   const kolo_status status = body(data, &context);
   if (status == KOLO_OK) return;
   const bool is_ours = status > KOLO_OK && status < kErrorCodeCount;
@@ -143,7 +143,7 @@ template <class Ask>
 kolo_status ask_place(const kolo_context* context, int32_t* answer, const Ask& ask) {
   return guarded([&] {
     int32_t& place = given(answer, "the place for the answer");
-    place = ask(std::as_const(live(const_cast<kolo_context*>(context))));
+    place = ask(live(context));
     return KOLO_OK;
   });
 }

@@ -23,7 +23,7 @@ Options message_options(const kolo_message_options* given) {
   return options;
 }
 
-void write(const Received& from, kolo_received* to) noexcept {
+void give(const Received& from, kolo_received* to) noexcept {
   if (to != nullptr) *to = {from.elements, from.source, from.tag};
 }
 
@@ -54,12 +54,12 @@ kolo_status kolo_recv(const kolo_group* group, const kolo_tensor* tensor, int32_
     const auto its_options = message_options<kolo::RecvOptions>(options);
     if (handle != nullptr) {
       const auto write_received = [received](kolo::Handle& done) {
-        write(future_of<kolo::Received>(done).get(), received);
+        give(future_of<kolo::Received>(done).get(), received);
       };
       return started(
           handle, write_received, [&] { return kolo::recv_async(its, view, from, tag, its_options); }, true);
     }
-    write(kolo::recv(its, view, from, tag, its_options), received);
+    give(kolo::recv(its, view, from, tag, its_options), received);
     return KOLO_OK;
   });
 }
@@ -72,7 +72,7 @@ kolo_status kolo_sendrecv(const kolo_group* group, const kolo_tensor* tensor, in
     auto its_options = message_options<kolo::SendRecvOptions>(options);
     its_options.send_tag = send_tag;
     its_options.recv_tag = recv_tag;
-    write(kolo::sendrecv(its, given_view(tensor, kTensor), to, given_view(into, "the tensor to receive into"), from,
+    give(kolo::sendrecv(its, given_view(tensor, kTensor), to, given_view(into, "the tensor to receive into"), from,
                          its_options),
           received);
     return KOLO_OK;
