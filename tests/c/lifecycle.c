@@ -109,12 +109,10 @@ static kolo_status full(void* unused, const char* key, const void* value, size_t
   return KOLO_IO;
 }
 
-static void meet(void* memory, int32_t rank) {
+static kolo_context* meet(void* memory, int32_t rank) {
   kolo_store store = KOLO_STORE_INIT;
   kolo_init_options options = KOLO_INIT_OPTIONS_INIT;
   kolo_context* context = NULL;
-  kolo_tensor tensor = four();
-  int32_t size = 0;
   store.data = memory;
   store.set = set;
   store.get = get;
@@ -122,12 +120,39 @@ static void meet(void* memory, int32_t rank) {
   options.rank = rank;
   options.ranks = 2;
   OK(kolo_init(&options, &context));
-  OK(kolo_size(kolo_world(context), &size));
-  CHECK(size == 2);
+  return context;
+}
+
+static void add_up(void* memory, int32_t rank) {
+  kolo_context* const context = meet(memory, rank);
+  kolo_tensor tensor = four();
   data[0] = (float)(rank + 1);
   OK(kolo_allreduce(kolo_world(context), NULL, &tensor, &tensor, NULL, NULL));
   CHECK(data[0] == 3.0F);
   OK(kolo_shutdown(context));
+}
+
+/* Rank 1 ends without a word. */
+static void lose(void* memory, int32_t rank) {
+  kolo_context* const context = meet(memory, rank);
+  OK(kolo_barrier(kolo_world(context), NULL, NULL, NULL));
+  if (rank == 1) _exit(0);
+  FAILS(KOLO_RANK_LOST, kolo_barrier(kolo_world(context), NULL, NULL, NULL), "rank 1 was lost");
+  FAILS(KOLO_RANK_LOST, kolo_barrier(kolo_world(context), "later", NULL, NULL), "rank 1 was lost");
+  OK(kolo_shutdown(context));
+}
+
+static void on_two_processes(void (*run)(void* memory, int32_t rank), void* memory) {
+  int status = -1;
+  pid_t child;
+  memset(memory, 0, sizeof(shared));
+  child = fork();
+  if (child == 0) {
+    run(memory, 1);
+    _exit(0);
+  }
+  run(memory, 0);
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 static void stores(void) {
@@ -135,16 +160,9 @@ static void stores(void) {
   kolo_store store = KOLO_STORE_INIT;
   kolo_init_options options = KOLO_INIT_OPTIONS_INIT;
   kolo_context* context = NULL;
-  int status = -1;
-  pid_t child;
   CHECK(memory != MAP_FAILED);
-  child = fork();
-  if (child == 0) {
-    meet(memory, 1);
-    _exit(0);
-  }
-  meet(memory, 0);
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  on_two_processes(add_up, memory);
+  on_two_processes(lose, memory);
   store.data = memory;
   store.set = full;
   store.get = get;
