@@ -15,7 +15,7 @@ foreach(part MPI CUDA TORCH)
   endif()
 endforeach()
 install(DIRECTORY include/kolo "${PROJECT_BINARY_DIR}/include/kolo" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        COMPONENT kolo FILES_MATCHING PATTERN "*.hpp" ${kolo_absent_headers})
+        COMPONENT kolo FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h" ${kolo_absent_headers})
 install(EXPORT kolo-targets NAMESPACE kolo:: DESTINATION "${kolo_cmake_dir}" COMPONENT kolo)
 if(KOLO_HAS_TORCH)
   # A file of its own: find_package(kolo) without the component needs no LibTorch.

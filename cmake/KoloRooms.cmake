@@ -155,6 +155,9 @@ function(kolo_library)
     target_link_options(kolo PRIVATE LINKER:-z,defs)  # what is missing fails here, not in a user's build
     # A compiler may link its C++ library statically: of another release than the program's, the two must not mix.
     target_link_options(kolo PRIVATE LINKER:--exclude-libs,ALL)
+    # Templates of other libraries are exported wherever their headers say so; these are not Kolo's to offer.
+    target_link_options(kolo PRIVATE "LINKER:--version-script,${PROJECT_SOURCE_DIR}/cmake/exports.map")
+    set_target_properties(kolo PROPERTIES LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/exports.map")
     # The library calls its own functions directly: they are not meant to be replaced, and small calls make many.
     target_link_options(kolo PRIVATE LINKER:-Bsymbolic-functions)
   endif()
@@ -181,6 +184,14 @@ function(kolo_program name)
   if(KOLO_HAS_CUDA)
     target_compile_definitions(${name} PRIVATE KOLO_HAS_CUDA=1)
   endif()
+endfunction()
+
+# kolo_c_program(<name> SOURCES <files>... [LIBS <targets>...]): the same in C99.
+function(kolo_c_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+  add_executable(${name} ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF CXX_EXTENSIONS OFF)
+  target_link_libraries(${name} PRIVATE kolo::kolo kolo_build_flags ${arg_LIBS})
 endfunction()
 
 # kolo_precompile_libtorch(<target>): a program of ours that includes kolo/libtorch.hpp, which is 15 s of LibTorch's

@@ -16,6 +16,7 @@
 /// - Errors: kolo::Error, kolo::ErrorCode
 /// - Information: kolo::describe, kolo::settings, kolo::metrics (info.hpp); kolo::devices; kolo::Options::log_sink
 /// - For programs that have MPI: kolo::mpi::bootstrap
+/// - For C, and whatever can call C: kolo/kolo.h
 #ifndef KOLO_KOLO_HPP
 #define KOLO_KOLO_HPP
 

@@ -5,7 +5,7 @@
 Reads every #include under include/, src/, mpi/, python/, tests/, bench/ and examples/ and reports
   - a module that includes upward, or a module beside it;
   - a public header that includes anything but the standard library, other public headers and, in an adapter, its
-    own vendor's headers;
+    own vendor's headers; a header for C anything but two of C's;
   - a vendor's header outside the places that may call that vendor;
   - a header that this file does not know: name its vendor in VENDORS, or correct the include;
   - getenv outside src/base, the only reader of the environment;
@@ -28,7 +28,7 @@ SHARED = GROUND | {"core"}
 INTERFACES = SHARED | {"control", "data", "data/kernels", "data/p2p", "transport"}
 BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "transport/ucx",
                           "bootstrap", "launch", "mpi", "engine"}
-EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "c10d", "python", "capi"}
+EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "c10d", "python", "c"}
 
 MAY_INCLUDE = {
     "public": {"public"},
@@ -50,7 +50,7 @@ MAY_INCLUDE = {
     "mpi": SHARED | {"transport", "bootstrap"},
     "engine": INTERFACES,
     "api": BELOW_API,
-    **{module: {"public"} for module in ("optimizer", "libtorch", "c10d", "capi")},
+    **{module: {"public"} for module in ("optimizer", "libtorch", "c10d", "c")},
     "python": {"public", "c10d"},
     **{module: {"public"} for module in ("tools", "examples")},
     "bench": {"public", "examples"},
@@ -59,7 +59,7 @@ MAY_INCLUDE = {
 }
 
 # Public headers that exist to meet one vendor's types. Other public headers may not include them.
-ADAPTERS = {"mpi.hpp": {"mpi"}, "cuda.hpp": {"cuda"}, "libtorch.hpp": {"torch"}, "dlpack.hpp": {"dlpack"}}
+ADAPTERS = {"mpi.hpp": {"mpi"}, "cuda.hpp": {"cuda"}, "libtorch.hpp": {"torch"}}
 
 # Whose header it is, and the path prefixes of the files that may include it.
 LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
@@ -72,7 +72,6 @@ VENDORS = [
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "src/c10d/", "python/", "include/kolo/libtorch.hpp",
                                      "tests/libtorch/", "tests/c10d/", "bench/", "examples/torch_")),
     ("pybind11", r"pybind11/", ("python/",)),
-    ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
     ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
     ("highway", r"hwy/", ("src/data/kernels/", "tests/data/kernels/")),
     ("libcrypto", r"openssl/", ("src/base/",)),
@@ -103,9 +102,12 @@ MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "src/c10d/", "tests/"
 # Headers of the system, for everything but public headers.
 SYSTEM = re.compile(
     r"(sys|linux|netinet|arpa|asm|bits)/|net/if\.h$|net/if_arp\.h$|[a-z0-9_]+intrin\.h$|"
-    r"(cpuid|dirent|dlfcn|errno|execinfo|fcntl|ifaddrs|limits|link|malloc|math|netdb|poll|pthread|pwd|sched|semaphore|"
+    r"(cpuid|dirent|dlfcn|errno|execinfo|fcntl|ifaddrs|inttypes|limits|link|malloc|math|netdb|poll|pthread|pwd|sched|semaphore|"
     r"signal|spawn|stdint|stddef|stdio|stdlib|string|syscall|termios|time|unistd|cxxabi)\.h$"
 )
+
+# What public headers for C may include.
+STANDARD_OF_C = {"stddef.h", "stdint.h"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|include_next|import)[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
 GETENV = re.compile(r"\b(secure_)?getenv\b")
@@ -178,6 +180,8 @@ def judge_ours(path, module, target):
 
 
 def judge_foreign(path, module, name):
+    if module == "public" and path.endswith(".h"):
+        return None if name in STANDARD_OF_C else f"is a header for C and includes <{name}>"
     if name in MUTEXES and not path.startswith(MAY_HAVE_MUTEXES):
         return f"includes <{name}>; base/mutex.hpp has the mutexes that clang checks"
     if name in STANDARD or (name in STANDARD_20 and module != "public"):

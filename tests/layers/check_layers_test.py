@@ -98,6 +98,7 @@ FORBIDDEN = {
     "public includes nlohmann": ("include/kolo/a.hpp", "#include <nlohmann/json.hpp>", "of nlohmann"),
     "public includes C++20": ("include/kolo/a.hpp", "#include <span>", "not of C++17"),
     "public includes the system": ("include/kolo/a.hpp", "#include <unistd.h>", "not of C++17"),
+    "a header for C includes C++": ("include/kolo/a.h", "#include <vector>", "a header for C"),
     "cuda adapter includes mpi": ("include/kolo/cuda.hpp", "#include <mpi.h>", "of mpi"),
     "mpi.h in the engine": ("src/engine/a.cpp", "#include <mpi.h>", "of mpi"),
     "mpi.h in quotes": ("src/api/a.cpp", '#include "mpi.h"', "of mpi"),

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("include", "src", "mpi", "python", "tests", "bench", "examples", "scripts", "cmake", "docs")
-SOURCES = (".hpp", ".cpp", ".cu", ".py", ".cmake", ".txt", "")
+SOURCES = (".hpp", ".cpp", ".h", ".c", ".cu", ".py", ".cmake", ".txt", "")
 # What a build makes, and comments speak of.
 MADE = {"kolo/config.hpp"}
 # Not `OUT/gpu-check.md`, whose place the user names; not "src/x.cpp:12", an example of what a program says.
@@ -46,7 +46,7 @@ def anchors_of(text):
 
 def comments_of(path, text):
     """(line, text) of each block of comments; lines that follow one another are one."""
-    mark = r"//[/!]?<?" if path.endswith((".hpp", ".cpp", ".cu")) else "#"
+    mark = r"//[/!]?<?" if path.endswith((".hpp", ".cpp", ".cu", ".h", ".c")) else "#"
     block, begin, last = [], 0, 0
     for number, line in enumerate(text.split("\n"), 1):
         found = re.search(rf"(?:^|\s){mark}(?: +(.*))?$", line)

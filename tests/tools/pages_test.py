@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every C++ block (```cpp) of README.md and docs/, as its reader would, and looks whether the messages
+"""Compiles every C++ block (```cpp) and C block (```c) of README.md and docs/, as its reader would, and looks whether the messages
 that docs/troubleshooting.md explains are messages of the library. A block with a main() is a program; others are what
 stands inside a function. Blocks that use kolo::libtorch are compiled apart. What is no program of a user's, but the
 library's own code, is marked ```c++ and left out.
@@ -53,10 +53,14 @@ PARTS = {
 }
 
 
-def blocks_of(page):
+# The same for blocks of C.
+C_VARIABLES = "kolo_group* group, kolo_tensor tensor, kolo_dl_tensor* dl_tensor"
+
+
+def blocks_of(page, language="cpp"):
     """(line, code) of each."""
     text = page.read_text(encoding="utf-8")
-    for found in re.finditer(r"^ *```cpp\n(.*?)^ *```$", text, re.S | re.M):
+    for found in re.finditer(rf"^ *```{language}\n(.*?)^ *```$", text, re.S | re.M):
         yield text.count("\n", 0, found.start(1)) + 1, found.group(1)
 
 
@@ -97,6 +101,24 @@ def compile_pages(repository, which, compiler):
     return status
 
 
+def compile_pages_in_c(repository, compiler):
+    source, number = "#include <stdio.h>\n#include <kolo/dlpack.h>\n", 0
+    for page in pages_of(repository):
+        for line, code in blocks_of(page, "c"):
+            number += 1
+            code = re.sub(r"^#include.*$", "", code, flags=re.M)
+            if "int main(" in code:
+                code = code.replace("int main(", f"int page_{number}(")
+            else:
+                code = f"void page_{number}({C_VARIABLES}) {{\n{code}}}\n"
+            source += f'#line {line} "{page}"\n{code}'
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-unused", "-fsyntax-only"]
+    command = [*compiler, "-x", "c", *flags, f"-I{repository}/include", "-"]
+    status = subprocess.run(command, input=source, text=True, check=False).returncode
+    print(f"{number} blocks of C in pages: " + ("compiled" if status == 0 else "do not compile"))
+    return status
+
+
 def literals_of(repository):
     """All words that the library may say: its string literals, those that stand beside each other joined."""
     sources = [file for folder in ("src", "mpi", "include") for file in (repository / folder).rglob("*.[ch]pp")]
@@ -128,6 +150,7 @@ def check_messages(repository):
 def main():
     repository, which, compiler = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     wrong = which == "plain" and check_messages(repository) > 0
+    wrong = wrong or (which == "plain" and compile_pages_in_c(repository, compiler) != 0)
     return compile_pages(repository, which, compiler) or int(wrong)
 
 
