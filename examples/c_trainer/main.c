@@ -5,8 +5,8 @@
      kolo-run -np 4 c_trainer         four processes of this machine
      mpirun -np 4 c_trainer           four processes
 
-   The model is in network.c; here is the training loop. What is Kolo's in it stands out by its `kolo_`. The all-reduce of
-   a gradient is started when the backward pass has left it, and runs while the pass goes on. */
+   The model is in network.c; here is the training loop. What is Kolo's in it stands out by its `kolo_`. The all-reduce
+   of a gradient is started when the backward pass has left it, and runs while the pass goes on. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

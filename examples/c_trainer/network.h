@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model: a multilayer perceptron with ReLU between its layers and softmax cross-entropy at its end. It knows nothing
-   of ranks. */
+/* The model: a multilayer perceptron with ReLU between its layers and softmax cross-entropy at its end. It knows
+   nothing of ranks. */
 #ifndef KOLO_EXAMPLES_C_TRAINER_NETWORK_H
 #define KOLO_EXAMPLES_C_TRAINER_NETWORK_H
 

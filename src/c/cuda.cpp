@@ -16,7 +16,8 @@ using namespace kolo::c;
 kolo_status kolo_cuda_bind(const kolo_group* group, int32_t* index) {
   return guarded([&] {
     const kolo::Group& its = given_group(group);
-    given(index, "the place for the device's number") = kolo::cuda::bind(its);
+    int32_t& number = given(index, "the place for the device's number");
+    number = kolo::cuda::bind(its);
     return KOLO_OK;
   });
 }

@@ -56,7 +56,7 @@ constexpr std::array kCounters = {
     Counter{"driven_by_background", &Metrics::driven_by_background},
     Counter{"pushes", &Metrics::pushes},
     Counter{"bytes_in_place", &Metrics::bytes_in_place},
-    Counter{"expressed", &Metrics::expressed},
+    Counter{"shortcuts", &Metrics::shortcuts},
     Counter{"messages_sent", &Metrics::messages_sent},
     Counter{"message_bytes_sent", &Metrics::message_bytes_sent},
     Counter{"messages_received", &Metrics::messages_received},

@@ -73,8 +73,8 @@ kolo_status kolo_sendrecv(const kolo_group* group, const kolo_tensor* tensor, in
     its_options.send_tag = send_tag;
     its_options.recv_tag = recv_tag;
     give(kolo::sendrecv(its, given_view(tensor, kTensor), to, given_view(into, "the tensor to receive into"), from,
-                         its_options),
-          received);
+                        its_options),
+         received);
     return KOLO_OK;
   });
 }

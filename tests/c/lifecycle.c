@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts and ends, right and wrong ones: contexts that are gone, forks, callbacks, stores and sinks of the program's. */
+/* Starts and ends, right and wrong ones: contexts that are gone, forks, callbacks, stores and sinks of the program. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <sys/mman.h>
 #include <sys/wait.h>
