@@ -156,10 +156,11 @@ struct RankLost {
 
 /// A rank has called shutdown() and will submit nothing more.
 struct Departed {
-  /// The last call that the rank has made in a set's sequence. Sets without a call are left out.
+  /// Calls that the rank has made in a set's sequence. Sets without a call are left out.
   struct Sequence {
     core::SetId set = core::kGlobalSet;
-    core::Round calls = 0;
+    core::Round calls = 0;   ///< the last
+    core::Round passed = 0;  ///< the last that has avoided the log, or with which a join has ended
   };
   std::int32_t rank = 0;
   std::vector<Sequence> sequences = {};
@@ -178,9 +179,9 @@ struct Departed {
 //            signatures differ at a number, it passes on all of them as one disputed call.
 //   down     Calls run in the order of their numbers, so the log only says how many: `SequenceAppended`. A disputed
 //            call fails on every member (`SequenceFailed`), and the next one goes on.
-//   leaving  `Departed` says how many calls the rank has made in each set. Later calls can never be complete. A rank
-//            that has made one asks about it (`Overdue` of zero seconds), and `SequenceEnded` says the last number that
-//            may run.
+//   leaving  `Departed` says how many calls the rank has made in each set, and which of them have avoided the log: no
+//            other message says so. Later calls can never be complete. A rank that has made one asks about it
+//            (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may run.
 //   joining  `Joined` and `RankJoined` say how many calls the rank had given to the log. It contributes to these and to
 //            no later ones; `SequenceAppended` has the signatures that it does not know. Its calls may reach the
 //            sequencer after its `Joined`, and the end of the join waits for them. Then all members go on from one
@@ -413,7 +414,7 @@ struct JoinEnded {
   std::uint64_t steps = 0;         ///< the number of steps that every member has ended from here on
   ErrorCode code = ErrorCode::ok;  ///< why it failed
   std::string message = {};
-  core::Round calls = 0;  ///< the last call of the sequence that any member has made
+  core::Round calls = 0;  ///< the last call of the sequence that any member has made; if it failed: that can run
 };
 
 /// The first fatal error: every handle fails with it, now and later. Nothing follows it in the log.

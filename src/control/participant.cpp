@@ -95,7 +95,7 @@ struct Participant::Impl {
     Departed& departure = publisher.outbox().departed.emplace(Departed{rank});
     for (const auto& [number, set] : slots.sets()) {
       const Round calls_made = std::max(set.sequence.made, set.sequence.passed);
-      if (calls_made > 0) departure.sequences.push_back({number, calls_made});
+      if (calls_made > 0) departure.sequences.push_back({number, calls_made, set.sequence.passed});
     }
   }
 

@@ -120,7 +120,7 @@ struct JoinDone {
   core::SetId set = core::kGlobalSet;
   std::int32_t last = -1;  ///< the rank that joined last; -1: the join failed
   SlotId slot = 0;
-  core::Round calls = 0;  ///< the number of the last call without a name of any member
+  core::Round calls = 0;  ///< this rank's next call without a name has a higher number
   Status status = {};     ///< why it failed
 };
 /// All members have dropped the set.

@@ -106,16 +106,17 @@ struct Sequencer::Impl {
       if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
       set.has_departed = true;
       if (set.plan) plans.void_plan(set, PlanEnd::departed);
-      calls.cut_sequence(set, calls_of(message, number));
+      const Departed::Sequence made = sequence_of(message, number);
+      calls.cut_sequence(set, made.calls, made.passed);
       if (!set.absent.empty()) joins.end_join_without(set);
     }
   }
 
-  static Round calls_of(const Departed& message, SetId set) {
+  static Departed::Sequence sequence_of(const Departed& message, SetId set) {
     for (const Departed::Sequence& sequence : message.sequences) {
-      if (sequence.set == set) return sequence.calls;
+      if (sequence.set == set) return sequence;
     }
-    return 0;
+    return {};
   }
 
   void close() {

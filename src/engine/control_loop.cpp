@@ -368,8 +368,9 @@ void ControlLoop::on(const control::SetMade& made) {
 void ControlLoop::on(const control::JoinDone& done) {
   SetState& set = engine_.sets.state_of(done.set);
   const OperationPtr operation = engine_.sets.joins.take(done.set);
+  set.sequence.go_on_from(done.calls);
   if (done.status.ok()) {
-    engine_.sets.resume(set, done.calls);
+    engine_.sets.reopen(set);
     const auto place = std::find(set.members.begin(), set.members.end(), done.last);
     operation->outputs.first.last = static_cast<int>(place - set.members.begin());
   }

@@ -115,7 +115,7 @@ core::Round Sequence::begin_join() {
 
 void Sequence::go_on_from(core::Round call) {
   const base::MutexLock lock(mutex_);
-  made_ = call;
+  made_ = std::max(made_, call);
 }
 
 void Sequence::end_join() {

@@ -92,7 +92,7 @@ class Sequence {
   // -- the driver
   /// A call that was given to the log is over.
   void note_over() noexcept { over_.store(over_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
-  /// In a join: the next call follows this one.
+  /// In a join: the next call follows this one, and the last that was made.
   void go_on_from(core::Round call);
   void end_join();
   /// The next call that the log has not run or failed.

@@ -77,8 +77,7 @@ void Sets::close_shortcuts() noexcept {
   for (const auto& [set, state] : states_) state->sequence.shortcut.close();
 }
 
-void Sets::resume(SetState& set, core::Round call) {
-  set.sequence.go_on_from(call);
+void Sets::reopen(SetState& set) {
   if (!is_closed_) set.sequence.shortcut.open();
 }
 

@@ -69,8 +69,8 @@ class Sets {
   void clear_sequences() noexcept;
   /// From now on no call avoids the log: a rank has left, or there is a fatal error.
   void close_shortcuts() noexcept;
-  /// The set's join is over, and all are back: the next call follows this one.
-  void resume(SetState& set, core::Round call);
+  /// The set's join is over, and all are back: calls may avoid the log again.
+  void reopen(SetState& set);
   /// By set: the last call that has avoided the log.
   [[nodiscard]] std::vector<std::pair<core::SetId, core::Round>> avoided() const;
   /// Of a set that this rank is a member of.

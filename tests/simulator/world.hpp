@@ -209,7 +209,11 @@ class World {
       const Event event = events_.top();
       events_.pop();
       now_ = event.time;
-      happen(event);
+      try {
+        happen(event);
+      } catch (const std::exception& refused) {
+        violate(refused.what());
+      }
     }
     if (violation_.empty()) check_end();
     return violation_;
@@ -1039,9 +1043,9 @@ class World {
     if (!r.is_joined || r.join_set != done.set || r.join_slot != done.slot) {
       return violate("rank " + std::to_string(rank) + " is told of the end of a join that it has not made");
     }
+    r.sequences[done.set].made = std::max(r.sequences[done.set].made, done.calls);
     if (done.status.ok()) {
       r.joins.push_back(done.last);
-      r.sequences[done.set].made = done.calls;
       r.sequences[done.set].is_closed = false;
     } else {
       r.failures.push_back(done.status);

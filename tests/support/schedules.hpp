@@ -2,7 +2,7 @@
 //
 // Tests of random schedules take a few thousand in a run, always the same ones. For more:
 //
-//     simulator_test --gtest_filter='RandomWorlds.*' --gtest_shuffle --gtest_random_seed=1 --gtest_repeat=40
+//     simulator_test --gtest_filter='RandomWorlds.*' --gtest_shuffle --gtest_random_seed=1 --gtest_repeat=20
 //
 // takes other ones in each repetition. A test names the seed that failed; the repetition is known by its millions, and
 // `--gtest_shuffle --gtest_random_seed=MILLIONS` takes it alone.

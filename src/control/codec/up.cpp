@@ -124,13 +124,15 @@ void write(Writer& w, const Departed& m) {
   for (const Departed::Sequence& sequence : m.sequences) {
     w.number(sequence.set);
     w.number(sequence.calls);
+    w.number(sequence.passed);
   }
 }
 void read(Reader& r, Departed& m) {
   m.rank = r.rank();
-  r.items(m.sequences, 2, [&r](Departed::Sequence& sequence) {
+  r.items(m.sequences, 3, [&r](Departed::Sequence& sequence) {
     sequence.set = r.number_of<core::SetId>();
     sequence.calls = r.number();
+    sequence.passed = r.number();
   });
 }
 

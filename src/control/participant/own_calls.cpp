@@ -22,8 +22,7 @@ void OwnCalls::call(Set& set, const std::shared_ptr<const core::Signature>& sign
                     std::uint64_t count) {
   Sequence& sequence = set.sequence;
   counters_.called += count;
-  // Those between have avoided the log, but for those that cannot run any more: they were given to it, and have failed.
-  if (first > sequence.made + 1) pass(sequence, std::min(first - 1, sequence.last));
+  if (first > sequence.made + 1) pass(sequence, first - 1);
   const std::uint64_t running = first > sequence.last ? 0 : std::min(count, sequence.last - first + 1);
   if (running > 0) {
     if (!sequence.said.has_news()) {
@@ -37,6 +36,7 @@ void OwnCalls::call(Set& set, const std::shared_ptr<const core::Signature>& sign
 }
 
 void OwnCalls::pass(Sequence& sequence, Round last) {
+  last = std::min(last, sequence.last);  // later ones have not avoided the log: they have failed
   if (last <= sequence.made) return;
   KOLO_CHECK(sequence.made <= sequence.over()) << "calls have avoided the log while others are in flight there";
   sequence.passed = std::max(sequence.passed, last);
@@ -50,7 +50,8 @@ void OwnCalls::speak_of_calls() {
 void OwnCalls::restart_sequence(Sequence& sequence, bool done, Round calls) {
   sequence.absent.clear();
   if (!done) {
-    sequence.last = std::min(sequence.last, sequence.over());
+    require(sequence.run <= calls, "a join fails before what has run meanwhile");
+    sequence.last = std::min(sequence.last, calls);
     return;
   }
   require(sequence.made <= sequence.over(), "a join ended with calls in flight");

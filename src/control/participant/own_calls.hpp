@@ -30,7 +30,7 @@ class OwnCalls {
   [[nodiscard]] bool has_news() const noexcept { return !grown_.empty(); }
   /// Publishes the calls that were made since the last time.
   void speak_of_calls();
-  /// A join has ended, and the next call follows this one. If it failed, nothing in the set can run any more.
+  /// A join has ended, and the next call follows this one. If it failed, no later call can run.
   static void restart_sequence(Sequence& sequence, bool done, core::Round calls);
 
   void on(const SequenceAppended& entry, std::vector<Action>& actions);

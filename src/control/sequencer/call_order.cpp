@@ -55,7 +55,8 @@ void CallOrder::note_asked(Set& set, Round call) {
   end_sequence(set);
 }
 
-void CallOrder::cut_sequence(Set& set, Round last) {
+void CallOrder::cut_sequence(Set& set, Round last, Round passed) {
+  set.sequence.pass(passed);
   set.sequence.cut(last);
   end_sequence(set);
 }

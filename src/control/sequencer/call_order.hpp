@@ -32,8 +32,8 @@ class CallOrder {
   void append_calls(Set& set);
   /// A member waits for this call, and a rank of the set has left.
   void note_asked(Set& set, core::Round call);
-  /// Later calls cannot run.
-  void cut_sequence(Set& set, core::Round last);
+  /// A member leaves: calls after `last` cannot run, and all up to `passed` are over.
+  void cut_sequence(Set& set, core::Round last, core::Round passed);
   /// A member is gone: calls that are not in the log cannot run.
   void desert(Set& set);
 

@@ -3,7 +3,8 @@
 // One set's sequence of calls without a name, as far as all present members have made it. Calls go into the log in the
 // order of their numbers; the next is `run() + 1`. Plain data.
 //
-// After `cut` no call beyond `last()` can run, and none is in the queue: it is the last call of a rank that has left.
+// After `cut` no call beyond `last()` can run, and none is in the queue: it is the last call of a rank that has left, or
+// the last that the others had made meanwhile, if that rank had joined.
 // Ranks that have joined contribute to the calls that they had made, and to no later ones.
 #pragma once
 
@@ -23,9 +24,7 @@ class CallQueue {
  public:
   /// All present members have made these.
   void hear(SequenceGrown message) {
-    const bool avoided = message.first > heard() + 1;
-    require(!avoided || queue_.empty(), "calls have avoided the log while others were on their way there");
-    if (avoided) run_ = std::max(run_, std::min(message.first - 1, last_));
+    if (message.first > heard() + 1) pass(message.first - 1);
     core::Round number = message.first - 1;
     for (Calls& calls : link_.take(std::move(message))) {
       if (number >= last_) break;
@@ -33,6 +32,13 @@ class CallQueue {
       number += calls.count;
       queue_.push_back(std::move(calls));
     }
+  }
+  /// The calls up to this number that are not in the log have avoided it.
+  void pass(core::Round call) {
+    call = std::min(call, last_);
+    if (call <= run_) return;
+    require(queue_.empty(), "calls have avoided the log while others were on their way there");
+    run_ = call;
   }
   /// The number of the last call received, whether it can run or not.
   [[nodiscard]] core::Round heard() const noexcept { return link_.calls(); }
@@ -63,12 +69,12 @@ class CallQueue {
   /// Whether everything that the absent ranks had made is in the log.
   [[nodiscard]] bool is_done() const { return empty() && absent_.are_done(run_); }
 
-  /// No later call can run.
-  void cut(core::Round last) { last_ = std::min(last_, last); }
+  /// A member that leaves has made these: no later call can run, but for those that run without it, as it had joined.
+  void cut(core::Round last) { last_ = std::min(last_, std::max({last, heard(), run_})); }
   /// The calls in the queue cannot run either.
   void drop() {
     queue_.clear();
-    cut(run_);
+    last_ = std::min(last_, run_);
   }
   /// A member has asked about this call, because a rank of the set has left.
   void note_asked(core::Round call) { asked_ = std::max(asked_, call); }

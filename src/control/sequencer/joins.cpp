@@ -99,7 +99,7 @@ void Joins::end_join_without(Set& set) {
   batches_.desert(set);
   const std::vector<std::int32_t> culprits = departures_.first_of(absent);
   const std::string why = culprits.empty() ? nothing_more(departures_.first()) : endless(join_of(set.words), culprits);
-  log_.append(JoinEnded{set.number, -1, 0, ErrorCode::rank_lost, why});
+  log_.append(JoinEnded{set.number, -1, 0, ErrorCode::rank_lost, why, set.sequence.last()});
   forget_join(set);
   questions_.fail_questions();
 }

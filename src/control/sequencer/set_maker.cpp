@@ -44,7 +44,7 @@ void SetMaker::make_set(const Declared& message) {
 
 void SetMaker::note_departed(Set& set, std::int32_t rank) {
   set.has_departed = set.has_departed || departures_.has_departed(rank);
-  if (departures_.has_departed(rank)) calls_.cut_sequence(set, 0);
+  if (departures_.has_departed(rank)) calls_.cut_sequence(set, 0, 0);
   set.has_gone = set.has_gone || departures_.has_gone(rank);
 }
 
