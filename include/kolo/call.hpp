@@ -17,7 +17,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include <kolo/context.hpp>
@@ -27,6 +26,15 @@
 #include <kolo/types.hpp>
 
 namespace kolo {
+
+using AllreduceOptions = ReductionOptions<struct OfAllreduce>;  ///< of `allreduce`, plain, grouped and prepared
+using ReduceOptions = ReductionOptions<struct OfReduce>;
+using ReduceScatterOptions = ReductionOptions<struct OfReduceScatter>;
+using BroadcastOptions = MoveOptions<struct OfBroadcast>;
+using AllgatherOptions = MoveOptions<struct OfAllgather>;
+using GatherOptions = MoveOptions<struct OfGather>;
+using ScatterOptions = MoveOptions<struct OfScatter>;  ///< of `scatter_into`
+using AlltoallOptions = MoveOptions<struct OfAlltoall>;
 
 class Call;
 
@@ -195,18 +203,19 @@ class Call {
     return call;
   }
 
-  template <class Options>
-  void take(const Options& options) {
-    parts_.timeout = options.timeout;
+  template <class Of>
+  void take(const ReductionOptions<Of>& options) {
+    parts_.op = options.op;
     parts_.priority = options.priority;
-    constexpr bool reduces = std::is_same_v<Options, AllreduceOptions> || std::is_same_v<Options, ReduceOptions> ||
-                             std::is_same_v<Options, ReduceScatterOptions>;
-    if constexpr (reduces) {
-      parts_.op = options.op;
-      parts_.prescale = options.prescale;
-      parts_.postscale = options.postscale;
-      parts_.send_as = options.send_as;
-    }
+    parts_.prescale = options.prescale;
+    parts_.postscale = options.postscale;
+    parts_.send_as = options.send_as;
+    parts_.timeout = options.timeout;
+  }
+  template <class Of>
+  void take(const MoveOptions<Of>& options) {
+    parts_.priority = options.priority;
+    parts_.timeout = options.timeout;
   }
 
   detail::CallParts parts_;
