@@ -45,10 +45,9 @@ void name_members(std::string_view group, Request& request);
 inline Root root_of(const engine::SetState& set, const detail::CallParts& call) noexcept {
   return {call.root, set.topology.size, set.topology.rank};
 }
-/// The type in which elements are sent. The call must have been checked.
+/// How elements are sent. The call must have been checked.
 inline core::Wire wire_of(const detail::CallParts& call) noexcept {
-  if (!call.send_as) return core::Wire::own;
-  return *call.send_as == DType::float16 ? core::Wire::float16 : core::Wire::bfloat16;
+  return call.send_as ? core::wire_named(*call.send_as) : core::Wire::own;
 }
 /// 0 for calls without a name, which run in their order.
 inline int priority_of(std::string_view name, const detail::CallParts& call) noexcept {

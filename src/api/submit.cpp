@@ -13,18 +13,26 @@ namespace kolo::api {
 void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
   const engine::Engine& engine = group.engine;
-  const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
+  const core::CollectiveTraits& traits = core::traits_of(request.signature.kind);
+  const core::WireTraits& wire = core::traits_of(request.signature.wire);
+  const auto refuse_device = [&](const std::string& why, ErrorCode code) {
+    refuse(traits.kind, name, "the tensor lies on " + to_string(request.device) + ", but " + why, code);
+  };
   if (engine.device() == nullptr) {
-    refuse(request.signature.kind, name,
-           where + "no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
-           ErrorCode::unsupported);
+    refuse_device("no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
+                  ErrorCode::unsupported);
+  }
+  if (traits.cpu_only || wire.cpu_only) {
+    refuse_device(std::string(traits.cpu_only ? traits.name : wire.name) +
+                      " has no path for tensors of a device; copy it to the CPU first",
+                  ErrorCode::unsupported);
   }
   try {
     engine.device()->check_usable(request.device, request.signature);
   } catch (const Error& error) {
-    refuse(request.signature.kind, name, where + error.status().message(), error.code());
+    refuse_device(error.status().message(), error.code());
   }
-  if (!core::traits_of(request.signature.kind).in_arena) return;
+  if (!traits.in_arena) return;
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
     const engine::Buffer& buffer = request.buffers[i];
     core::TensorSignature& tensor = request.signature.tensors[i];

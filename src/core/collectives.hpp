@@ -38,6 +38,7 @@ struct CollectiveTraits {
                              ///< status and an end of its own
   bool fuses = false;        ///< several requests with the same options may run as one
   bool batches = false;      ///< several requests may be one batch, each tensor a run of its own
+  bool cpu_only = false;     ///< data/cuda/collectives.cpp has no row of it
   bool in_arena = false;     ///< can run in place on a tensor in an arena
   bool makes_set = false;    ///< makes a process set: only the sequencer handles it
   bool needs_all = false;    ///< each rank sends and receives, so no rank may be absent (control/messages.hpp,
