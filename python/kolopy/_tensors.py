@@ -185,7 +185,8 @@ _CASTS.update({"uint32": "I", "uint64": "Q", "float16": "H", "bfloat16": "H", "f
 def _memoryview_of(owner: Any, address: Optional[int], number: int, shape: "tuple[int, ...]", count: int) -> memoryview:
     """Numbers of 16 bits are there as their bits, in a memoryview of uint16."""
     if count == 0 or address is None:  # a memoryview of several dimensions cannot be empty
-        return memoryview(b"").cast(_CASTS[NAMES[number]])
+        nothing: Any = memoryview(b"")
+        return nothing.cast(_CASTS[NAMES[number]])  # type: ignore[no-any-return]
     memory = (ctypes.c_char * (count * SIZES[number])).from_address(address)
     memory.owner = owner  # type: ignore[attr-defined]  # an instance of a ctypes array takes attributes
     plain: Any = memoryview(memory).cast("B")
