@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that begin or end in an unusual way: ranks that are killed, raise, exit, fork; signals; threads; no numpy.
 
-usage: jobs_test.py KOLO_RUN
+usage: jobs_test.py KOLO_RUN [CASE...]
 """
 
 import os
@@ -388,4 +388,4 @@ class WithoutNumpy(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
