@@ -149,6 +149,7 @@ def _forget_locks() -> None:
     global _guests
     _guests = threading.Lock()
     _dropped.clear()
+    _helpers.clear()
     for operation in _open.values():
         operation.lock = threading.Lock()
 
@@ -319,6 +320,17 @@ _call_back = lib.Done(_on_done)
 
 # --- calls of C that wait and have no handle
 
+_helpers: "list[threading.Thread]" = []  # those that run, and those whose caller was interrupted
+
+
+def join_helpers(seconds: float) -> None:
+    """Before a context is shut down: calls whose caller was interrupted may still use it."""
+    end = time.monotonic() + seconds
+    for thread in list(_helpers):
+        if thread.ident is not None:
+            thread.join(max(end - time.monotonic(), 0))
+    _helpers[:] = [thread for thread in _helpers if thread.is_alive()]
+
 
 def interruptible(function: Callable[[], T]) -> T:
     """Calls a function that waits inside C. On the main thread another one calls it, so that Ctrl-C raises
@@ -334,9 +346,11 @@ def interruptible(function: Callable[[], T]) -> T:
             outcome.extend((None, error))
 
     thread = threading.Thread(target=call, name="kolopy", daemon=True)
+    _helpers.append(thread)
     thread.start()
     while thread.is_alive():
         thread.join(_SLICE)
+    _helpers.remove(thread)
     if outcome[1] is not None:
         raise outcome[1]
     return outcome[0]  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 BOTH = """
-import array, os, sys
+import array, datetime, os, sys
 {imports}
 import torch, torch.distributed as dist
 import kolopy as kolo
@@ -22,6 +22,10 @@ class Store:  # kolopy's ranks meet in the same one
     def set(self, key, value):
         store.set("kolopy/" + key, value.hex())
     def get(self, key, seconds):
+        try:
+            store.wait(["kolopy/" + key], datetime.timedelta(seconds=max(seconds, 0.001)))
+        except RuntimeError:  # there is none yet
+            return None
         return bytes.fromhex(store.get("kolopy/" + key).decode())
 
 with kolo.Session(store=Store(), rank=rank, size=size):
