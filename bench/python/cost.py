@@ -62,14 +62,27 @@ def main():
     with tempfile.TemporaryDirectory(prefix="kolo-cost-") as folder:
         program = os.path.join(folder, "cost")
         include = HERE.parents[1] / "include"
-        subprocess.run(["cc", "-O2", HERE / "cost.c", "-o", program, f"-I{include}", f"-L{build}",
-                        f"-Wl,-rpath,{build}", "-lkolo"], check=True)
+        subprocess.run(
+            [
+                "cc",
+                "-O2",
+                HERE / "cost.c",
+                "-o",
+                program,
+                f"-I{include}",
+                f"-L{build}",
+                f"-Wl,-rpath,{build}",
+                "-lkolo",
+            ],
+            check=True,
+        )
         commands = ([program], [sys.executable, __file__, "--measure"])
         found = ([], [])
         for _ in range(arguments.rounds):
             for command, results in zip(commands, found):
-                done = subprocess.run([*command, str(arguments.calls)], capture_output=True, text=True,
-                                      env=environment, check=True)
+                done = subprocess.run(
+                    [*command, str(arguments.calls)], capture_output=True, text=True, env=environment, check=True
+                )
                 results.append([float(word) / 1000 for word in done.stdout.split()])
     print("us a call | C | Python | more")
     for i, row in enumerate(ROWS):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kolo-run: runs a program as several processes of this machine.
 
-    kolo-run -np 4 python3 train.py
+kolo-run -np 4 python3 train.py
 """
 
 from __future__ import annotations

@@ -133,7 +133,9 @@ def _find() -> str:
     for file in sorted(os.listdir(FOLDER)):
         if file.startswith("libkolo.so."):
             return os.path.join(FOLDER, file)
-    raise ImportError(f"kolopy lacks its library, libkolo.so, in {FOLDER}: install it by pip, or use a build tree's python/")
+    raise ImportError(
+        f"kolopy lacks its library, libkolo.so, in {FOLDER}: install it by pip, or use a build tree's python/"
+    )
 
 
 LIBRARY = _find()

@@ -319,9 +319,12 @@ def _capsule_of(array: Any, what: str) -> Any:
         )
     arguments = {"stream": _CUDA_LEGACY_STREAM} if device == _DL_CUDA else {}
     try:
-        return array.__dlpack__(max_version=(1, 0), **arguments)
-    except TypeError:  # from before DLPack 1.0
-        return array.__dlpack__(**arguments)
+        try:
+            return array.__dlpack__(max_version=(1, 0), **arguments)
+        except TypeError:  # from before DLPack 1.0
+            return array.__dlpack__(**arguments)
+    except (BufferError, RuntimeError) as error:  # a tensor that requires a gradient, say
+        raise InvalidArgumentError(f"{what} cannot be read by DLPack: {error}") from error
 
 
 def _from_dlpack(array: Any, what: str, writes: bool) -> View:

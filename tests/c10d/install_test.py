@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kolopy and kolo_torch by pip in fresh virtual environments: what they install works there without numpy, comes back from
-wheels in another environment, goes with `pip uninstall`, and says what to do when the torch is another one.
+"""kolopy and kolo_torch by pip in fresh virtual environments: what they install works there without numpy, comes back
+from wheels in another environment, goes with `pip uninstall`, and says what to do when the torch is another one.
 
 usage: install_test.py SITE      SITE: a folder that pip has installed torch into (pip install --target)
 
@@ -118,7 +118,8 @@ def main():
         second.take_another_torch("1.0.0")
         printed = run(second.python, "-c", "import torch; print('torch is there')")
         sentence = (f"kolo_torch was built against torch {version}, and this is torch 1.0.0. Build it again for this "
-                    "one, in Kolo's source folder: pip install --force-reinstall --no-deps --no-cache-dir ./python/kolo_torch")
+                    "one, in Kolo's source folder: pip install --force-reinstall --no-deps --no-cache-dir "
+                    "./python/kolo_torch")
         assert sentence in printed and "torch is there" in printed, printed
         code = "try: import kolo_torch\nexcept ImportError as error: print(f'<{error}>')"
         printed = run(second.python, "-W", "ignore", "-c", code)

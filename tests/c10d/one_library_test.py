@@ -53,9 +53,16 @@ class OneLibrary(unittest.TestCase):
     def test_both_orders(self):
         for imports in ("import kolopy, kolo_torch", "import kolo_torch, kolopy", "import torch, kolopy, kolo_torch"):
             with self.subTest(imports), tempfile.TemporaryDirectory(prefix="kolo-both-") as folder:
-                ranks = [subprocess.Popen([sys.executable, "-c", BOTH.format(imports=imports), folder, str(rank)],
-                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                          env={**os.environ, "OMP_NUM_THREADS": "1"}) for rank in range(2)]
+                ranks = [
+                    subprocess.Popen(
+                        [sys.executable, "-c", BOTH.format(imports=imports), folder, str(rank)],
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        text=True,
+                        env={**os.environ, "OMP_NUM_THREADS": "1"},
+                    )
+                    for rank in range(2)
+                ]
                 for process in ranks:
                     printed = process.communicate()[0]
                     self.assertEqual(process.returncode, 0, printed)

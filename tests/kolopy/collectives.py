@@ -21,8 +21,10 @@ try:
 except ImportError:  # it comes from PyPI alone
     ml_dtypes = None
 
-DTYPES = [np.dtype(name) for name in ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 "
-                                      "float64").split()]
+DTYPES = [
+    np.dtype(name)
+    for name in ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64").split()
+]
 if ml_dtypes is not None:
     DTYPES.append(np.dtype(ml_dtypes.bfloat16))
 POISON = 77
@@ -64,9 +66,13 @@ class Layout:
         inside = np.zeros(shape, bool)
         del inside
         marks = np.zeros(self.around.shape, np.int8)
-        view = np.lib.stride_tricks.as_strided(
-            marks[_first(self.around, self.array)], shape, tuple(s // content.itemsize for s in self.array.strides)
-        ) if content.size else None
+        view = (
+            np.lib.stride_tricks.as_strided(
+                marks[_first(self.around, self.array)], shape, tuple(s // content.itemsize for s in self.array.strides)
+            )
+            if content.size
+            else None
+        )
         if view is not None:
             view[...] = 1
         self.outside = marks == 0
@@ -84,7 +90,12 @@ def _first(around, inner):
 
 
 def same(found, expected, what):
-    assert found.dtype == expected.dtype and found.shape == expected.shape, (what, found.dtype, found.shape, expected.shape)
+    assert found.dtype == expected.dtype and found.shape == expected.shape, (
+        what,
+        found.dtype,
+        found.shape,
+        expected.shape,
+    )
     bits = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[found.dtype.itemsize]
     equal = np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(expected).view(bits)
     assert equal.all(), f"rank {kolo.rank()}: {what}: {found} is not {expected}"
@@ -116,10 +127,20 @@ def reductions_of(dtype):
 
 def reduced(op, parts, dtype):
     if dtype.kind == "b":
-        function = {"sum": np.logical_or, "max": np.logical_or, "bit_or": np.logical_or, "bit_xor": np.logical_xor}.get(op, np.logical_and)
+        function = {"sum": np.logical_or, "max": np.logical_or, "bit_or": np.logical_or, "bit_xor": np.logical_xor}.get(
+            op, np.logical_and
+        )
         return function.reduce(parts)
-    function = {"sum": np.add, "average": np.add, "min": np.minimum, "max": np.maximum, "product": np.multiply,
-                "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}[op]
+    function = {
+        "sum": np.add,
+        "average": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "product": np.multiply,
+        "bit_and": np.bitwise_and,
+        "bit_or": np.bitwise_or,
+        "bit_xor": np.bitwise_xor,
+    }[op]
     wide = function.reduce([part.astype(np.float64) if is_float(dtype) else part for part in parts])
     return (wide / len(parts) if op == "average" else wide).astype(dtype)
 
@@ -278,8 +299,12 @@ class Exported:
 def check_protocols(rank, size):
     total = size * (size + 1) // 2
     for is_old in (False, True):
-        for inner in (np.full((2, 3), rank + 1, np.float32), np.full((3, 4), rank + 1, np.int16)[:, ::2],
-                      np.full((3, 4), rank + 1, np.float64).T, np.full((), rank + 1, np.uint8)):
+        for inner in (
+            np.full((2, 3), rank + 1, np.float32),
+            np.full((3, 4), rank + 1, np.int16)[:, ::2],
+            np.full((3, 4), rank + 1, np.float64).T,
+            np.full((), rank + 1, np.uint8),
+        ):
             exported = Exported(inner, is_old)
             assert kolo.allreduce(exported) is exported
             assert (inner == total).all(), inner
@@ -530,8 +555,16 @@ def main():
         if sys.argv[1:2] == ["--calls"]:
             many_calls(int(sys.argv[2]))
             return
-        for check in (check_shapes, check_protocols, check_groups, check_handles, check_threads, check_mismatch,
-                      check_types, check_others):
+        for check in (
+            check_shapes,
+            check_protocols,
+            check_groups,
+            check_handles,
+            check_threads,
+            check_mismatch,
+            check_types,
+            check_others,
+        ):
             check(rank, size)
         if rank == 0:
             types = len(DTYPES)

@@ -22,7 +22,9 @@ class Trainer(unittest.TestCase):
         """The accuracy in percent, and the last epoch's loss."""
         done = self.run_trainer(ranks=ranks)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        found = re.search(r"accuracy ([\d.]+) %  loss ([\d.]+)  (\d+) ranks?  .*\(the same on every rank\)", done.stdout)
+        found = re.search(
+            r"accuracy ([\d.]+) %  loss ([\d.]+)  (\d+) ranks?  .*\(the same on every rank\)", done.stdout
+        )
         self.assertTrue(found, done.stdout)
         self.assertEqual(int(found[3]), ranks)
         return float(found[1]), float(found[2])
