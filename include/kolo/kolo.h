@@ -609,6 +609,20 @@ KOLO_API kolo_status kolo_cuda_bind(const kolo_group* group, int32_t* index);
 KOLO_API kolo_status kolo_cuda_wait_on(kolo_handle* handle, void* stream);
 
 /// @}
+/// @name LightGBM
+/// Its parallel learners over a group, in place of sockets and a list of machines (kolo/lightgbm.hpp has the rules).
+/// @{
+
+/// From now on LightGBM, on this thread, reaches the other ranks of the group through Kolo. Every rank of the group
+/// calls it, on the thread that will train. `KOLO_INVALID_ARGUMENT` if no lib_lightgbm is loaded.
+KOLO_API kolo_status kolo_lightgbm_attach(const kolo_group* group);
+/// How many collectives LightGBM has run on this thread since then.
+KOLO_API uint64_t kolo_lightgbm_calls(void);
+/// LightGBM is alone again on this thread. `KOLO_INVALID_ARGUMENT` if it has never called, though the group has several
+/// ranks: then each has trained on its own data alone.
+KOLO_API kolo_status kolo_lightgbm_detach(void);
+
+/// @}
 
 #ifdef __cplusplus
 }

@@ -403,6 +403,10 @@ static void handles(kolo_group* world) {
   WRONG(kolo_cuda_bind(NULL, &answer), "the group is NULL");
   WRONG(kolo_cuda_bind(world, NULL), "the place for the device's number is NULL");
   WRONG(kolo_cuda_wait_on(NULL, NULL), "the handle is NULL");
+  WRONG(kolo_lightgbm_attach(NULL), "the group is NULL");
+  WRONG(kolo_lightgbm_attach(world), "finds no lib_lightgbm in this process");
+  CHECK(kolo_lightgbm_calls() == 0);
+  OK(kolo_lightgbm_detach());
 
   OK(kolo_allreduce(world, NULL, &tensor, &tensor, NULL, &handle));
   twice[0] = twice[1] = handle;

@@ -99,7 +99,7 @@ struct Formats {
 }  // namespace
 
 const WireFormat& wire_format(DType memory, core::Wire wire) noexcept {
-  static const Formats formats;
+  static const Formats& formats = *new Formats;  // never destroyed: a context may be shut down at exit, after statics
   const auto& format = formats.all[static_cast<std::size_t>(memory)][static_cast<std::size_t>(wire)];
   KOLO_CHECK(format != nullptr) << to_string(memory) << " as " << core::to_string(wire);
   return *format;

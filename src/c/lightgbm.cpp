@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+
+#include <kolo/kolo.h>
+#include <kolo/lightgbm.hpp>
+
+#include "c/arguments.hpp"
+#include "c/guard.hpp"
+
+using namespace kolo::c;
+
+kolo_status kolo_lightgbm_attach(const kolo_group* group) {
+  return guarded([&] {
+    kolo::lightgbm::attach(given_group(group));
+    return KOLO_OK;
+  });
+}
+
+uint64_t kolo_lightgbm_calls(void) { return kolo::lightgbm::calls(); }
+
+kolo_status kolo_lightgbm_detach(void) {
+  return guarded([&] {
+    kolo::lightgbm::detach();
+    return KOLO_OK;
+  });
+}

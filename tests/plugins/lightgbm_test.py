@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LightGBM over Kolo beside LightGBM over its own sockets: equal models, and what a wrong use gets.
+
+Run by kolo-run with any number of ranks; prints one line, from rank 0.
+
+usage: lightgbm_test.py [--time]      --time: how long each takes, in turns
+"""
+
+import argparse
+import hashlib
+import socket
+import statistics
+import sys
+import threading
+import time
+
+import lightgbm
+import numpy
+
+import kolopy
+import kolopy.lightgbm
+
+ROUNDS = 40
+
+
+def rows(count):
+    random = numpy.random.default_rng(1)
+    x = random.standard_normal((count, 28))
+    y = x[:, 0] * x[:, 1] + numpy.sin(3 * x[:, 2]) + 0.3 * random.standard_normal(count) > 0
+    mine = slice(kolopy.rank(), None, kolopy.size())
+    return x[mine], y[mine].astype(float)
+
+
+def params(**more):
+    return {"objective": "binary", "tree_learner": "data", "num_threads": 1, "verbosity": -1, "num_leaves": 63,
+            "pre_partition": True, **more}  # fmt: skip
+
+
+def trees(booster):
+    return hashlib.sha256(booster.model_to_string().partition("\nparameters:")[0].encode()).hexdigest()
+
+
+def train(x, y, **more):
+    return lightgbm.train(params(**more), lightgbm.Dataset(x, y), ROUNDS)
+
+
+def over_kolo(x, y, **more):
+    with kolopy.lightgbm.attach():
+        booster = train(x, y, **more)
+        assert kolopy.lightgbm.calls() > 0 or kolopy.size() == 1
+        return booster
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def over_sockets(x, y, **more):
+    ports = kolopy.allgather_object(free_port())
+    machines = ",".join(f"127.0.0.1:{port}" for port in ports)
+    booster = train(x, y, machines=machines, local_listen_port=ports[kolopy.rank()], num_machines=len(ports), **more)
+    booster.free_network()
+    return booster
+
+
+def check_models(x, y):
+    for more in ({}, {"tree_learner": "voting"}, {"tree_learner": "feature"}, {"bagging_fraction": 0.7, "bagging_freq": 1},
+                 {"objective": "regression"}):  # fmt: skip
+        part = (x, y) if more.get("tree_learner") != "feature" else whole(x, y)
+        models = kolopy.allgather_object(trees(over_kolo(*part, **more)))
+        assert len(set(models)) == 1, f"the ranks' models differ: {more}"
+        assert trees(over_sockets(*part, **more)) == models[0], f"not the model of LightGBM's own network: {more}"
+
+
+def whole(x, y):
+    """All rows, which each rank has in feature-parallel training."""
+    return kolopy.allgather(numpy.ascontiguousarray(x)), kolopy.allgather(numpy.ascontiguousarray(y))
+
+
+def error_of(body):
+    try:
+        body()
+    except kolopy.InvalidArgumentError as error:
+        return str(error)
+    return "nothing"
+
+
+def check_wrong_uses(x, y):
+    size = kolopy.size()
+    with kolopy.lightgbm.attach():
+        assert "which trains alone" in error_of(lambda: train(x, y, tree_learner="serial"))
+        assert f"the group has {size} ranks" in error_of(lambda: train(x, y, num_machines=size + 1))
+        assert "leave it out while attached" in error_of(lambda: train(x, y, machines="a:1,b:2"))
+        elsewhere = []
+        thread = threading.Thread(target=lambda: elsewhere.append(error_of(lambda: train(x, y))))
+        thread.start()
+        thread.join()
+        assert "attach on the thread that trains" in elsewhere[0], elsewhere
+        assert "twice on one thread" in error_of(kolopy.lightgbm.attach)
+        train(x, y)
+    kolopy.lightgbm.attach()
+    assert "has never reached for the other ranks" in error_of(kolopy.lightgbm.detach)
+    kolopy.lightgbm.detach()
+    train(x, y, tree_learner="serial")  # alone, as ever
+
+
+def check_time():
+    x, y = rows(200000)
+    times = {over_kolo: [], over_sockets: []}
+    for _ in range(5):
+        for way, took in times.items():
+            kolopy.barrier()
+            start = time.monotonic()
+            way(x, y)
+            took.append(max(kolopy.allgather_object(time.monotonic() - start)))
+    if kolopy.rank() == 0:
+        mine, theirs = (statistics.median(one) for one in times.values())
+        spread = [f"{min(one):.2f} to {max(one):.2f}" for one in times.values()]
+        print(f"lightgbm: {kolopy.size()} ranks, {ROUNDS} trees of 200,000 rows: Kolo {mine:.2f} s ({spread[0]}), its "
+              f"sockets {theirs:.2f} s ({spread[1]}), ratio {mine / theirs:.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--time", action="store_true")
+    arguments = parser.parse_args()
+    with kolopy.Session():
+        if arguments.time:
+            check_time()
+        else:
+            x, y = rows(8000)
+            check_models(x, y)
+            if kolopy.size() > 1:
+                check_wrong_uses(x, y)
+            if kolopy.rank() == 0:
+                print(f"lightgbm {lightgbm.__version__}: {kolopy.size()} ranks, all models equal to its own network's")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
