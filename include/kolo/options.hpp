@@ -59,9 +59,10 @@ struct Options {
   }
 };
 
-/// Options of `allreduce`, plain, grouped and prepared. A `ReduceOp` converts: `allreduce(view, ReduceOp::average)`.
-/// All options but the timeout must be the same on every rank.
-struct AllreduceOptions {
+namespace detail {
+/// What the options of all collectives that reduce have.
+template <class Self>
+struct ReductionOptions {
   /// How inputs are combined.
   ReduceOp op = ReduceOp::sum;
   /// Every rank's input is multiplied by this first, in the accumulator's type (NCCL: the tensor's). 1 for integers.
@@ -84,68 +85,34 @@ struct AllreduceOptions {
   /// different priorities are enough (docs/tuning.md).
   int priority = 0;
 
+  KOLO_SETTER(Self, ReduceOp, op)
+  KOLO_SETTER(Self, double, prescale)
+  KOLO_SETTER(Self, double, postscale)
+  KOLO_SETTER_TIMEOUT(Self)
+  KOLO_SETTER(Self, DType, send_as)
+  KOLO_SETTER(Self, int, priority)
+};
+}  // namespace detail
+
+/// Options of `allreduce`, plain, grouped and prepared. A `ReduceOp` converts: `allreduce(view, ReduceOp::average)`.
+/// All options but the timeout must be the same on every rank.
+struct AllreduceOptions : detail::ReductionOptions<AllreduceOptions> {
   AllreduceOptions() = default;
-  AllreduceOptions(ReduceOp what) : op(what) {}
-
-  KOLO_SETTER(AllreduceOptions, ReduceOp, op)
-  KOLO_SETTER(AllreduceOptions, double, prescale)
-  KOLO_SETTER(AllreduceOptions, double, postscale)
-  KOLO_SETTER_TIMEOUT(AllreduceOptions)
-  KOLO_SETTER(AllreduceOptions, DType, send_as)
-  KOLO_SETTER(AllreduceOptions, int, priority)
+  AllreduceOptions(ReduceOp what) { op = what; }
 };
 
-/// Options of `reduce`. A `ReduceOp` converts: `reduce(view, root, ReduceOp::average)`. All options but the timeout
-/// must be the same on every rank.
-struct ReduceOptions {
-  /// How inputs are combined.
-  ReduceOp op = ReduceOp::sum;
-  /// As those of `AllreduceOptions`.
-  double prescale = 1.0;
-  double postscale = 1.0;
-  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
-  /// (`Error` invalid_argument at the call).
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`: the root's result is rounded as there.
-  std::optional<DType> send_as;
-  /// As that of `AllreduceOptions`.
-  int priority = 0;
-
+/// Options of `reduce`. A `ReduceOp` converts: `reduce(view, root, ReduceOp::average)`. With `send_as` the root's
+/// result is rounded. All options but the timeout must be the same on every rank.
+struct ReduceOptions : detail::ReductionOptions<ReduceOptions> {
   ReduceOptions() = default;
-  ReduceOptions(ReduceOp what) : op(what) {}
-
-  KOLO_SETTER(ReduceOptions, ReduceOp, op)
-  KOLO_SETTER(ReduceOptions, double, prescale)
-  KOLO_SETTER(ReduceOptions, double, postscale)
-  KOLO_SETTER_TIMEOUT(ReduceOptions)
-  KOLO_SETTER(ReduceOptions, DType, send_as)
-  KOLO_SETTER(ReduceOptions, int, priority)
+  ReduceOptions(ReduceOp what) { op = what; }
 };
 
-/// Options of `reduce_scatter`. All options but the timeout must be the same on every rank.
-struct ReduceScatterOptions {
-  /// How inputs are combined.
-  ReduceOp op = ReduceOp::sum;
-  /// As those of `AllreduceOptions`.
-  double prescale = 1.0;
-  double postscale = 1.0;
-  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
-  /// (`Error` invalid_argument at the call).
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`: every rank's result is rounded as there.
-  std::optional<DType> send_as;
-  /// As that of `AllreduceOptions`.
-  int priority = 0;
-
+/// Options of `reduce_scatter`. With `send_as` every rank's result is rounded. All options but the timeout must be the
+/// same on every rank.
+struct ReduceScatterOptions : detail::ReductionOptions<ReduceScatterOptions> {
   ReduceScatterOptions() = default;
-  ReduceScatterOptions(ReduceOp what) : op(what) {}
-
-  KOLO_SETTER(ReduceScatterOptions, ReduceOp, op)
-  KOLO_SETTER(ReduceScatterOptions, double, prescale)
-  KOLO_SETTER(ReduceScatterOptions, double, postscale)
-  KOLO_SETTER_TIMEOUT(ReduceScatterOptions)
-  KOLO_SETTER(ReduceScatterOptions, DType, send_as)
-  KOLO_SETTER(ReduceScatterOptions, int, priority)
+  ReduceScatterOptions(ReduceOp what) { op = what; }
 };
 
 /// Options of `broadcast`.
