@@ -102,7 +102,7 @@ include(KoloCuda)
 include(KoloTorch)
 
 function(kolo_configure_summary)
-  get_property(modules GLOBAL PROPERTY KOLO_ROOMS)
+  get_property(modules GLOBAL PROPERTY KOLO_MODULES)
   list(JOIN modules " " modules)
   message(STATUS "Kolo ${PROJECT_VERSION}")
   message(STATUS "  modules   ${modules}")

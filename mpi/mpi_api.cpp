@@ -2,14 +2,15 @@
 #include "mpi/mpi_api.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <thread>
 #include <utility>
 
 #include <kolo/error.hpp>
+#include <kolo/names.hpp>
 
-#include "base/check.hpp"
 #include "base/cpu.hpp"
 
 namespace kolo::mpi {
@@ -24,33 +25,15 @@ void check(int code, const std::string& call) {
   throw Error(ErrorCode::transport, call + " failed: " + (said.empty() ? "MPI error " + std::to_string(code) : said));
 }
 
-ThreadLevel from_mpi(int level) {
-  switch (level) {
-  case MPI_THREAD_SINGLE:
-    return ThreadLevel::single;
-  case MPI_THREAD_FUNNELED:
-    return ThreadLevel::funneled;
-  case MPI_THREAD_SERIALIZED:
-    return ThreadLevel::serialized;
-  case MPI_THREAD_MULTIPLE:
-    return ThreadLevel::multiple;
-  default:
-    throw Error(ErrorCode::transport, "MPI reports an unknown thread level, " + std::to_string(level));
-  }
-}
+// By ThreadLevel.
+const std::array<int, 4> kThreadLevels{MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
+                                       MPI_THREAD_MULTIPLE};
+constexpr std::array<std::string_view, 4> kThreadLevelNames{"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
 
-int to_mpi(ThreadLevel level) {
-  switch (level) {
-  case ThreadLevel::single:
-    return MPI_THREAD_SINGLE;
-  case ThreadLevel::funneled:
-    return MPI_THREAD_FUNNELED;
-  case ThreadLevel::serialized:
-    return MPI_THREAD_SERIALIZED;
-  case ThreadLevel::multiple:
-    return MPI_THREAD_MULTIPLE;
-  }
-  KOLO_UNREACHABLE();
+ThreadLevel from_mpi(int level) {
+  const auto* const found = std::find(kThreadLevels.begin(), kThreadLevels.end(), level);
+  if (found != kThreadLevels.end()) return static_cast<ThreadLevel>(found - kThreadLevels.begin());
+  throw Error(ErrorCode::transport, "MPI reports an unknown thread level, " + std::to_string(level));
 }
 
 bool is_complete(MPI_Request& request, const char* call) {
@@ -80,19 +63,7 @@ bool poll_until(base::Time until, const std::function<bool()>& done) {
   return true;
 }
 
-std::string_view to_string(ThreadLevel level) noexcept {
-  switch (level) {
-  case ThreadLevel::single:
-    return "SINGLE";
-  case ThreadLevel::funneled:
-    return "FUNNELED";
-  case ThreadLevel::serialized:
-    return "SERIALIZED";
-  case ThreadLevel::multiple:
-    return "MULTIPLE";
-  }
-  KOLO_UNREACHABLE();
-}
+std::string_view to_string(ThreadLevel level) noexcept { return detail::name_of(kThreadLevelNames, level); }
 
 bool is_initialized() {
   int flag = 0;
@@ -120,7 +91,8 @@ bool is_main_thread() {
 
 ThreadLevel initialize(ThreadLevel wanted) {
   int provided = 0;
-  check(MPI_Init_thread(nullptr, nullptr, to_mpi(wanted), &provided), "MPI_Init_thread");
+  check(MPI_Init_thread(nullptr, nullptr, kThreadLevels[static_cast<std::size_t>(wanted)], &provided),
+        "MPI_Init_thread");
   return from_mpi(provided);
 }
 

@@ -183,12 +183,12 @@ KOLO_API void init(const Options& options = {});
 /// Leaves the job; see `Context::shutdown`. Does nothing if `init` was not called. Throws `Error` (invalid_argument) on
 /// a thread that has a context of `run_local` or a ContextGuard.
 KOLO_API void shutdown();
-/// Leaves the job because of an error on this rank; see `Context::abandon`.
-KOLO_API void abandon(const std::string& reason);
 /// Whether calls without a context have one on this thread.
 [[nodiscard]] KOLO_API bool is_initialized() noexcept;
 /// The context that calls without one use. Throws `Error` (not_initialized).
 [[nodiscard]] KOLO_API Context& current_context();
+/// Leaves the job because of an error on this rank; see `Context::abandon`.
+inline void abandon(const std::string& reason) { current_context().abandon(reason); }
 
 /// The group of all ranks of the context that calls without one use. Throws `Error` (not_initialized).
 [[nodiscard]] inline Group world() { return current_context(); }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Errors. What can go wrong outside Kolo (a rank that died, a tensor that a rank did not submit, a wrong argument) is
-/// an `Error`. A broken invariant of Kolo's own aborts the process with a message.
+/// Errors. A failure that Kolo does not cause (a rank that died, a tensor that a rank did not submit, a wrong argument)
+/// is an `Error`. A broken invariant of Kolo's own aborts the process with a message.
 #ifndef KOLO_ERROR_HPP
 #define KOLO_ERROR_HPP
 
+#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include <kolo/export.hpp>
+#include <kolo/names.hpp>
 
 namespace kolo {
 
@@ -38,12 +40,35 @@ enum class ErrorCode : std::uint8_t {
 };
 /// How many codes there are.
 inline constexpr int kErrorCodeCount = 16;
+
+namespace detail {
+inline constexpr std::array<std::string_view, kErrorCodeCount> kErrorCodeNames{"ok",
+                                                                               "invalid_argument",
+                                                                               "duplicate_name",
+                                                                               "mismatch",
+                                                                               "unsupported",
+                                                                               "not_initialized",
+                                                                               "invalid_setting",
+                                                                               "timeout",
+                                                                               "rank_lost",
+                                                                               "shut_down",
+                                                                               "transport",
+                                                                               "user_exception",
+                                                                               "out_of_memory",
+                                                                               "io",
+                                                                               "expired",
+                                                                               "cancelled"};
+static_assert(!kErrorCodeNames.back().empty(), "one name a code");
+}  // namespace detail
 /// The code's name as above: "rank_lost".
-KOLO_API std::string_view to_string(ErrorCode code) noexcept;
+constexpr std::string_view to_string(ErrorCode code) noexcept { return detail::name_of(detail::kErrorCodeNames, code); }
 /// Whether an operation that ends with this code ends the job, too: timeout, rank_lost, transport, user_exception.
 /// Then every later call of its context fails with the same error: save and leave. After all other codes the job goes
 /// on.
-[[nodiscard]] KOLO_API bool is_fatal(ErrorCode code) noexcept;
+[[nodiscard]] constexpr bool is_fatal(ErrorCode code) noexcept {
+  return code == ErrorCode::timeout || code == ErrorCode::rank_lost || code == ErrorCode::transport ||
+         code == ErrorCode::user_exception;
+}
 
 /// The outcome of an operation: `ok`, or a code and one sentence that names the tensor, what was given and what would
 /// be right. After a fatal error the contents of the buffers in flight are undefined, and the sentence says so.

@@ -5,6 +5,7 @@
 #ifndef KOLO_LOG_HPP
 #define KOLO_LOG_HPP
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include <kolo/export.hpp>
+#include <kolo/names.hpp>
 
 namespace kolo {
 
@@ -25,10 +27,16 @@ enum class LogLevel : std::uint8_t {
   error = 4,    ///< fatal errors, once each
   off = 5,      ///< nothing; no record has this level
 };
+
+namespace detail {
+inline constexpr std::array<std::string_view, 6> kLogLevelNames{"trace", "debug", "info", "warning", "error", "off"};
+}  // namespace detail
 /// The level's name as above.
-KOLO_API std::string_view to_string(LogLevel level) noexcept;
+constexpr std::string_view to_string(LogLevel level) noexcept { return detail::name_of(detail::kLogLevelNames, level); }
 /// The inverse of `to_string`, which also takes "fatal" (Horovod's word) for `off`; empty when the name is unknown.
-KOLO_API std::optional<LogLevel> parse_log_level(std::string_view name) noexcept;
+constexpr std::optional<LogLevel> parse_log_level(std::string_view name) noexcept {
+  return name == "fatal" ? LogLevel::off : detail::value_of<LogLevel>(detail::kLogLevelNames, name);
+}
 
 /// One record. `rank` is -1 until the rank is known.
 struct LogRecord {

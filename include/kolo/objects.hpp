@@ -78,7 +78,11 @@ std::string to_bytes(const T& value) {
   }
 }
 
-KOLO_API void check_object_size(std::size_t got, std::size_t wanted);
+inline void check_object_size(std::size_t got, std::size_t wanted) {
+  if (got == wanted) return;
+  throw Error(ErrorCode::mismatch, "an object of " + std::to_string(got) + " bytes arrived where one of " +
+                                       std::to_string(wanted) + " was expected: do all ranks exchange the same type?");
+}
 
 template <class T>
 T from_bytes(const std::string& bytes) {

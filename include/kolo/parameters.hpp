@@ -26,6 +26,11 @@ struct Parameter {
   std::optional<TensorView> gradient = std::nullopt;
 };
 
+namespace detail {
+/// `caller`, which is also the beginning of the collectives' names: "broadcast_parameters".
+KOLO_API void broadcast_list(const Group& group, const std::string& caller, Span<const NamedView> tensors, int root);
+}  // namespace detail
+
 /// Copies rank `root`'s values (buffers included, gradients not) to every rank.
 ///
 /// Collective: every rank calls it, at the same place in its program, with lists that agree in number, order, names,
@@ -35,7 +40,12 @@ struct Parameter {
 /// Throws `Error`: invalid_argument for an empty or repeated name or a root that is no rank; mismatch, on every rank,
 /// if the lists or the roots differ (the sentence names the first entry that differs and which rank has what); and what
 /// any collective throws. After an error during the copying the values are undefined.
-KOLO_API void broadcast_parameters(const Group& group, Span<const Parameter> parameters, int root = 0);
+inline void broadcast_parameters(const Group& group, Span<const Parameter> parameters, int root = 0) {
+  std::vector<NamedView> values;
+  values.reserve(parameters.size());
+  for (const Parameter& parameter : parameters) values.push_back({parameter.name, parameter.value});
+  detail::broadcast_list(group, "broadcast_parameters", values, root);
+}
 inline void broadcast_parameters(Span<const Parameter> parameters, int root = 0) {
   broadcast_parameters(current_context(), parameters, root);
 }
@@ -50,16 +60,12 @@ KOLO_API std::string quoted_name(std::string_view name);
 /// a call whose name only some ranks know would wait until its deadline. `caller` is also the collective's name.
 KOLO_API void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries);
 
-namespace detail {
-KOLO_API void broadcast_state(const Group& group, Span<const NamedView> state, int root);
-}  // namespace detail
-
 /// Copies rank `root`'s optimizer state to every rank: hyperparameters, step counts, momenta. Use it in a run that goes
 /// on from a checkpoint which one rank has read. `Optimizer` has `std::vector<NamedView> state()`, whose views stay
 /// valid until this returns (`Sgd` and `AdamW` have). Collective, and checked, as `broadcast_parameters`.
 template <class Optimizer>
 void broadcast_optimizer_state(const Group& group, Optimizer& optimizer, int root = 0) {
-  detail::broadcast_state(group, optimizer.state(), root);
+  detail::broadcast_list(group, "broadcast_optimizer_state", optimizer.state(), root);
 }
 template <class Optimizer>
 void broadcast_optimizer_state(Optimizer& optimizer, int root = 0) {

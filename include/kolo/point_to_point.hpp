@@ -35,8 +35,10 @@
 #ifndef KOLO_POINT_TO_POINT_HPP
 #define KOLO_POINT_TO_POINT_HPP
 
+#include <chrono>
 #include <cstdint>
-#include <memory>
+#include <optional>
+#include <utility>
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
@@ -63,6 +65,8 @@ template <>
 class KOLO_API Future<Received> : public Handle {
  public:
   using Handle::Handle;
+  /// For the handle of a receive.
+  explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
   /// Waits, and returns what was received. Throws `Error` as `wait`.
   [[nodiscard]] Received get();
   /// Cancels the receive if no message has come for it: returns true, and the receive ends with an `Error` (cancelled).
@@ -71,31 +75,56 @@ class KOLO_API Future<Received> : public Handle {
   bool cancel();
 };
 
+namespace detail {
+/// A message, or one in each direction.
+struct Transfer {
+  const ConstTensorView* sent = nullptr;  ///< null: none
+  int to = 0;
+  int send_tag = 0;
+  const TensorView* received = nullptr;  ///< null: none
+  int from = any_rank;
+  int recv_tag = any_tag;
+  std::optional<std::chrono::nanoseconds> timeout = {};
+};
+/// Waits for all; returns what was received.
+KOLO_API Received run(const Group& group, const Transfer& transfer);
+/// Of one message.
+[[nodiscard]] KOLO_API Handle start(const Group& group, const Transfer& transfer);
+}  // namespace detail
+
 /// Sends a tensor of any shape and element type to a rank of the group; `tag` is not negative, and `to` may be this
 /// rank. Throws `Error`: invalid_argument for another rank or tag, a null pointer, a timeout of zero, or a stream that
 /// is being captured; unsupported for a device that this rank cannot use; out_of_memory if there is no memory of the
 /// host for a device's message; not_initialized; and the message's errors (see above).
-KOLO_API void send(const Group& group, ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
+inline void send(const Group& group, ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
+  detail::run(group, {&tensor, to, tag, nullptr, any_rank, any_tag, options.timeout});
+}
 inline void send(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
   send(current_context(), tensor, to, tag, options);
 }
 /// Starts a send. The handle is done when the memory may be used again; `wait` throws the message's errors.
-[[nodiscard]] KOLO_API Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag = 0,
-                                         const SendOptions& options = {});
+[[nodiscard]] inline Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag = 0,
+                                       const SendOptions& options = {}) {
+  return detail::start(group, {&tensor, to, tag, nullptr, any_rank, any_tag, options.timeout});
+}
 [[nodiscard]] inline Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
   return send_async(current_context(), tensor, to, tag, options);
 }
 
 /// Receives a message of at most as many elements as the tensor has; its shape does not matter. Throws `Error` as
 /// `send`, and unsupported for a tensor of a device from any_rank.
-KOLO_API Received recv(const Group& group, TensorView tensor, int from = any_rank, int tag = any_tag,
-                       const RecvOptions& options = {});
+inline Received recv(const Group& group, TensorView tensor, int from = any_rank, int tag = any_tag,
+                     const RecvOptions& options = {}) {
+  return detail::run(group, {nullptr, 0, 0, &tensor, from, tag, options.timeout});
+}
 inline Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, const RecvOptions& options = {}) {
   return recv(current_context(), tensor, from, tag, options);
 }
 /// Starts a receive. Receives get messages in the order in which they were started.
-[[nodiscard]] KOLO_API Future<Received> recv_async(const Group& group, TensorView tensor, int from = any_rank,
-                                                   int tag = any_tag, const RecvOptions& options = {});
+[[nodiscard]] inline Future<Received> recv_async(const Group& group, TensorView tensor, int from = any_rank,
+                                                 int tag = any_tag, const RecvOptions& options = {}) {
+  return Future<Received>(detail::start(group, {nullptr, 0, 0, &tensor, from, tag, options.timeout}));
+}
 [[nodiscard]] inline Future<Received> recv_async(TensorView tensor, int from = any_rank, int tag = any_tag,
                                                  const RecvOptions& options = {}) {
   return recv_async(current_context(), tensor, from, tag, options);
@@ -106,8 +135,10 @@ inline Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, 
 /// `from` may be any_rank. The tags are in the options. Returns what was received. A peer may call `send` and `recv`
 /// instead. Throws `Error` as those do, and invalid_argument if the tensors overlap. If one message fails, the other
 /// one is still waited for, until its deadline at most; if both fail, the receive's error is thrown.
-KOLO_API Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
-                           const SendRecvOptions& options = {});
+inline Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
+                         const SendRecvOptions& options = {}) {
+  return detail::run(group, {&tensor, to, options.send_tag, &into, from, options.recv_tag, options.timeout});
+}
 inline Received sendrecv(ConstTensorView tensor, int to, TensorView into, int from,
                          const SendRecvOptions& options = {}) {
   return sendrecv(current_context(), tensor, to, into, from, options);

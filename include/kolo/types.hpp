@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <kolo/export.hpp>
+#include <kolo/names.hpp>
 
 namespace kolo {
 
@@ -45,6 +46,10 @@ inline constexpr int kDTypeCount = 13;
 namespace detail {
 inline constexpr std::uint8_t kElementBytes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
 static_assert(kElementBytes[kDTypeCount - 1] != 0, "one number a type");
+inline constexpr std::array<std::string_view, kDTypeCount> kDTypeNames{
+    "bool",   "int8",   "int16",   "int32",    "int64",   "uint8",  "uint16",
+    "uint32", "uint64", "float16", "bfloat16", "float32", "float64"};
+static_assert(!kDTypeNames.back().empty(), "one name a type");
 }  // namespace detail
 /// Bytes of one element; 0 for a number that is none of these types.
 constexpr std::size_t size_of(DType dtype) noexcept {
@@ -52,11 +57,13 @@ constexpr std::size_t size_of(DType dtype) noexcept {
   return number < kDTypeCount ? detail::kElementBytes[number] : 0;
 }
 /// The spelling used in messages and flags: "float32", "bool", ...
-KOLO_API std::string_view to_string(DType dtype) noexcept;
+constexpr std::string_view to_string(DType dtype) noexcept { return detail::name_of(detail::kDTypeNames, dtype); }
 /// The inverse of `to_string`; empty when the name is unknown.
-KOLO_API std::optional<DType> parse_dtype(std::string_view name) noexcept;
+constexpr std::optional<DType> parse_dtype(std::string_view name) noexcept {
+  return detail::value_of<DType>(detail::kDTypeNames, name);
+}
 /// True for float16, bfloat16, float32 and float64.
-KOLO_API bool is_floating_point(DType dtype) noexcept;
+constexpr bool is_floating_point(DType dtype) noexcept { return dtype >= DType::float16 && dtype <= DType::float64; }
 
 /// The bits of an IEEE binary16 number. Arithmetic is the caller's; Kolo only moves and reduces them.
 struct Float16 {
@@ -122,10 +129,17 @@ enum class ReduceOp : std::uint8_t {
   bit_or = 6,
   bit_xor = 7,
 };
+
+namespace detail {
+inline constexpr std::array<std::string_view, 8> kReduceOpNames{"sum",     "average", "min",    "max",
+                                                                "product", "bit_and", "bit_or", "bit_xor"};
+}  // namespace detail
 /// "sum", "average", ...
-KOLO_API std::string_view to_string(ReduceOp op) noexcept;
+constexpr std::string_view to_string(ReduceOp op) noexcept { return detail::name_of(detail::kReduceOpNames, op); }
 /// The inverse of `to_string`; empty when the name is unknown.
-KOLO_API std::optional<ReduceOp> parse_reduce_op(std::string_view name) noexcept;
+constexpr std::optional<ReduceOp> parse_reduce_op(std::string_view name) noexcept {
+  return detail::value_of<ReduceOp>(detail::kReduceOpNames, name);
+}
 
 /// Where memory lies.
 enum class DeviceKind : std::uint8_t { cpu = 0, cuda = 1 };
@@ -140,7 +154,9 @@ struct Device {
 /// The CPU's memory.
 inline Device cpu() noexcept { return {}; }
 /// "cpu", "cuda:1".
-KOLO_API std::string to_string(Device device);
+inline std::string to_string(Device device) {
+  return device.kind == DeviceKind::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
+}
 
 /// A device's queue, as an opaque pointer (`cudaStream_t`). On CUDA `nullptr` is the legacy default stream,
 /// never "no stream": the absence of a stream is an empty `std::optional<Stream>`.

@@ -11,15 +11,15 @@
 
 #include <kolo/duration.hpp>
 
-/// Declares `with_<field>`.
+/// Declares `with_<field>`, in `Options` or a base class of it.
 #define KOLO_SETTER(Options, Type, field)                                                                              \
   Options& with_##field(Type value)& {                                                                                 \
     field = std::move(value);                                                                                          \
-    return *this;                                                                                                      \
+    return static_cast<Options&>(*this);                                                                               \
   }                                                                                                                    \
   [[nodiscard]] Options with_##field(Type value)&& {                                                                   \
     field = std::move(value);                                                                                          \
-    return std::move(*this);                                                                                           \
+    return std::move(static_cast<Options&>(*this));                                                                    \
   }
 
 /// Declares `with_timeout`, which takes a duration of any unit.
@@ -27,12 +27,12 @@
   template <class Rep, class Period>                                                                                   \
   Options& with_timeout(std::chrono::duration<Rep, Period> value)& {                                                   \
     timeout = ::kolo::detail::to_nanoseconds(value);                                                                   \
-    return *this;                                                                                                      \
+    return static_cast<Options&>(*this);                                                                               \
   }                                                                                                                    \
   template <class Rep, class Period>                                                                                   \
   [[nodiscard]] Options with_timeout(std::chrono::duration<Rep, Period> value)&& {                                     \
     timeout = ::kolo::detail::to_nanoseconds(value);                                                                   \
-    return std::move(*this);                                                                                           \
+    return std::move(static_cast<Options&>(*this));                                                                    \
   }
 
 #endif  // KOLO_WITH_HPP

@@ -2,7 +2,6 @@
 #include "api/assemble.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <limits>
@@ -11,13 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include <sys/random.h>
-
 #include "api/carrier.hpp"
 #include "base/cpu.hpp"
 #include "base/fields.hpp"
 #include "base/mutex.hpp"
 #include "base/process_barrier.hpp"
+#include "base/proof.hpp"
 #include "base/quote.hpp"
 #include "base/round_up.hpp"
 #include "base/settings.hpp"
@@ -61,18 +59,6 @@ constexpr std::size_t kRings = 2;
 constexpr std::size_t kRings = 1;
 #endif
 
-std::string random_key() {
-  unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) base::throw_errno("getrandom", errno);
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string key;
-  for (const unsigned char byte : bytes) {
-    key += kDigits[byte >> 4];
-    key += kDigits[byte & 15];
-  }
-  return key;
-}
-
 /// The result of the first step: the settings and machines of all ranks.
 struct Agreement {
   base::Settings settings;
@@ -92,7 +78,8 @@ Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
     if (!wanted.empty()) tcp::select_addresses(tcp::local_addresses(), wanted);
     const data::cpu::RouteTable check(agreed.settings.routes);
     const bool root = bootstrap.rank() == 0;
-    return base::join_fields({KOLO_VERSION_STRING, base::machine_name(), root ? random_key() : std::string(),
+    return base::join_fields({KOLO_VERSION_STRING, base::machine_name(),
+                              root ? base::hex_of(base::random_word()) : std::string(),
                               root ? base::encode_shared(agreed.settings) : std::string()});
   });
   std::vector<std::string> machines;

@@ -313,8 +313,6 @@ void shutdown() {
   if (const std::unique_ptr<Context> context = process().release()) process().end(context->impl(), {});
 }
 
-void abandon(const std::string& reason) { current_context().abandon(reason); }
-
 bool is_initialized() noexcept { return find_context() != nullptr; }
 
 Context& current_context() {

@@ -52,11 +52,6 @@ std::string list_in_words(const std::optional<std::string>& list, const cuda::Vi
   return name + " is " + base::quoted(*list) + (visible.remark.empty() ? "" : ": " + visible.remark);
 }
 
-bool are_of_one_model(const cuda::Gpus& gpus) {
-  return std::all_of(gpus.all.begin(), gpus.all.end(),
-                     [&](const cuda::Gpu& gpu) { return gpu.name == gpus.all.front().name; });
-}
-
 void print_columns(std::ostream& out, const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows) {
@@ -86,7 +81,7 @@ std::string describe_devices() {
   out << "GPUs of this machine: " << gpus.all.size() << ", driver " << gpus.driver << "\n"
       << list_in_words(list, visible) << "\n";
   const std::optional<std::string> order = base::process_environment()("CUDA_DEVICE_ORDER");
-  if (!are_of_one_model(gpus) && order != "PCI_BUS_ID") {
+  if (!cuda::are_of_one_model(gpus.all) && order != "PCI_BUS_ID") {
     out << "The GPUs are of several models, and CUDA may number them otherwise: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or "
            "name them by UUID\n";
   }

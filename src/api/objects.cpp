@@ -52,10 +52,4 @@ std::vector<std::string> allgather_bytes(const Group& group, const std::string& 
   return result;
 }
 
-void detail::check_object_size(std::size_t got, std::size_t wanted) {
-  if (got == wanted) return;
-  throw Error(ErrorCode::mismatch, "an object of " + std::to_string(got) + " bytes arrived where one of " +
-                                       std::to_string(wanted) + " was expected: do all ranks exchange the same type?");
-}
-
 }  // namespace kolo

@@ -87,17 +87,19 @@ Message message_of(Message::Way way, const engine::SetState& set, const ConstTen
   return message;
 }
 
-Message send_of(const char* call, const engine::SetState& set, const ConstTensorView& tensor, int to, int tag,
-                const SendOptions& options) {
+Message send_of(const char* call, const engine::SetState& set, const detail::Transfer& transfer) {
+  const ConstTensorView& tensor = *transfer.sent;
+  const int tag = transfer.send_tag;
   check_tensor(call, tensor);
-  check_rank(call, "to", to, set, "");
+  check_rank(call, "to", transfer.to, set, "");
   if (tag < 0) refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative");
-  check_timeout(call, options.timeout);
-  return message_of(Message::Way::send, set, tensor, to, tag);
+  check_timeout(call, transfer.timeout);
+  return message_of(Message::Way::send, set, tensor, transfer.to, tag);
 }
 
-Message receive_of(const char* call, const engine::SetState& set, const TensorView& tensor, int from, int tag,
-                   const RecvOptions& options) {
+Message receive_of(const char* call, const engine::SetState& set, const detail::Transfer& transfer) {
+  const TensorView& tensor = *transfer.received;
+  const int from = transfer.from, tag = transfer.recv_tag;
   check_tensor(call, tensor);
   const bool on_device = tensor.device().kind != DeviceKind::cpu;
   if (on_device && from == any_rank) {
@@ -110,7 +112,7 @@ Message receive_of(const char* call, const engine::SetState& set, const TensorVi
   if (tag < 0 && tag != any_tag) {
     refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative, or any_tag");
   }
-  check_timeout(call, options.timeout);
+  check_timeout(call, transfer.timeout);
   return message_of(Message::Way::receive, set, tensor, from, tag);
 }
 
@@ -158,8 +160,8 @@ std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const d
 }
 
 /// Sends or receives, and waits; the message then has its outcome.
-void transfer(const char* call, const detail::GroupParts& parts, Message& message, const ConstTensorView& tensor,
-              const std::optional<std::chrono::nanoseconds>& timeout) {
+void transfer_one(const char* call, const detail::GroupParts& parts, Message& message, const ConstTensorView& tensor,
+                  const std::optional<std::chrono::nanoseconds>& timeout) {
   if (tensor.device().kind == DeviceKind::cpu) {
     Message* const one = &message;
     parts.engine.messages().transfer(Span<Message* const>(&one, 1), timeout);
@@ -192,58 +194,56 @@ Received received(const Message& message) {
   return {source, message.received_tag, static_cast<std::int64_t>(message.received_bytes / size_of(message.dtype))};
 }
 
-}  // namespace
-
-void send(const Group& group, ConstTensorView tensor, int to, int tag, const SendOptions& options) {
-  const detail::GroupParts parts = group.parts();
-  Message message = send_of("send", parts.set, tensor, to, tag, options);
-  transfer("send", parts, message, tensor, options.timeout);
-}
-Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag, const SendOptions& options) {
-  const detail::GroupParts parts = group.parts();
-  return Handle(
-      submit("send_async", parts, send_of("send_async", parts.set, tensor, to, tag, options), tensor, options.timeout));
-}
-
-Received recv(const Group& group, TensorView tensor, int from, int tag, const RecvOptions& options) {
-  const detail::GroupParts parts = group.parts();
-  Message message = receive_of("recv", parts.set, tensor, from, tag, options);
-  transfer("recv", parts, message, tensor, options.timeout);
-  return received(message);
-}
-Future<Received> recv_async(const Group& group, TensorView tensor, int from, int tag, const RecvOptions& options) {
-  const detail::GroupParts parts = group.parts();
-  return Future<Received>(submit("recv_async", parts, receive_of("recv_async", parts.set, tensor, from, tag, options),
-                                 tensor, options.timeout));
-}
-
-Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
-                  const SendRecvOptions& options) {
+/// One message in each direction.
+Received send_and_receive(const detail::GroupParts& parts, const detail::Transfer& both) {
   constexpr const char* kSending = "sendrecv, sending";
   constexpr const char* kReceiving = "sendrecv, receiving";
-  const detail::GroupParts parts = group.parts();
-  const std::optional<std::chrono::nanoseconds>& timeout = options.timeout;
-  Message send = send_of(kSending, parts.set, tensor, to, options.send_tag, {timeout});
-  Message receive = receive_of(kReceiving, parts.set, into, from, options.recv_tag, {timeout});
+  Message send = send_of(kSending, parts.set, both);
+  Message receive = receive_of(kReceiving, parts.set, both);
   check_apart(send, receive);
-  if (tensor.device().kind == DeviceKind::cpu && into.device().kind == DeviceKind::cpu) {
-    const std::array<Message*, 2> both{&receive, &send};
-    parts.engine.messages().transfer(Span<Message* const>(both.data(), both.size()), timeout);
-    for (const Message* message : both) {
+  if (both.sent->device().kind == DeviceKind::cpu && both.received->device().kind == DeviceKind::cpu) {
+    const std::array<Message*, 2> messages{&receive, &send};
+    parts.engine.messages().transfer(Span<Message* const>(messages.data(), messages.size()), both.timeout);
+    for (const Message* message : messages) {
       if (!message->status.ok()) throw Error(message->status);
     }
     return received(receive);
   }
   // Both are checked before either begins.
-  const std::array<std::shared_ptr<engine::MessageOperation>, 2> both{
-      operation_of(kReceiving, parts, std::move(receive), into),
-      operation_of(kSending, parts, std::move(send), tensor)};
-  parts.engine.messages().transfer(Span<const std::shared_ptr<engine::MessageOperation>>(both.data(), both.size()),
-                                   timeout);
-  for (const auto& operation : both) {
+  const std::array<std::shared_ptr<engine::MessageOperation>, 2> operations{
+      operation_of(kReceiving, parts, std::move(receive), *both.received),
+      operation_of(kSending, parts, std::move(send), *both.sent)};
+  parts.engine.messages().transfer(
+      Span<const std::shared_ptr<engine::MessageOperation>>(operations.data(), operations.size()), both.timeout);
+  for (const auto& operation : operations) {
     if (operation->failed()) throw Error(operation->outcome());
   }
-  return received(both.front()->own);
+  return received(operations.front()->own);
+}
+
+}  // namespace
+
+Received detail::run(const Group& group, const Transfer& transfer) {
+  const GroupParts parts = group.parts();
+  if (transfer.received == nullptr) {
+    Message message = send_of("send", parts.set, transfer);
+    transfer_one("send", parts, message, *transfer.sent, transfer.timeout);
+    return {};
+  }
+  if (transfer.sent != nullptr) return send_and_receive(parts, transfer);
+  Message message = receive_of("recv", parts.set, transfer);
+  transfer_one("recv", parts, message, *transfer.received, transfer.timeout);
+  return received(message);
+}
+
+Handle detail::start(const Group& group, const Transfer& transfer) {
+  const GroupParts parts = group.parts();
+  if (transfer.sent != nullptr) {
+    return Handle(
+        submit("send_async", parts, send_of("send_async", parts.set, transfer), *transfer.sent, transfer.timeout));
+  }
+  return Handle(
+      submit("recv_async", parts, receive_of("recv_async", parts.set, transfer), *transfer.received, transfer.timeout));
 }
 
 Received Future<Received>::get() {

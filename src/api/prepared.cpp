@@ -13,7 +13,7 @@ namespace kolo {
 
 namespace {
 
-/// What the calls give of their outputs, one for each tensor.
+/// The output plans of the request, one for each tensor.
 std::vector<detail::OutputPlan> plans_of(const api::Request& request) {
   std::vector<detail::OutputPlan> plans;
   plans.push_back(static_cast<const detail::OutputPlan&>(request.outputs.first));

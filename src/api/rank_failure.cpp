@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/rank_failure.hpp"
 
+#include <utility>
+
 #include <kolo/error.hpp>
 
-namespace kolo::api {
+#include "api/context_impl.hpp"
 
+namespace kolo::api {
+namespace {
+
+/// Whether this exception is the engine's fatal error.
 bool is_fatal_error(engine::Engine& engine, const std::exception_ptr& exception) {
   if (!engine.faulted()) return false;
   try {
@@ -18,6 +24,30 @@ bool is_fatal_error(engine::Engine& engine, const std::exception_ptr& exception)
     }
   }
   return false;
+}
+
+}  // namespace
+
+bool run_rank(Context&& context, const std::function<void()>& body,
+              const std::function<void(const std::exception_ptr& what, bool repeats)>& failed) {
+  try {
+    Context own(std::move(context));
+    detail::ContextImpl& impl = own.impl();  // also if the body moves the context away; the caller keeps it alive
+    const ContextGuard guard(own);
+    try {
+      body();
+    } catch (...) {
+      const std::exception_ptr what = std::current_exception();
+      failed(what, is_fatal_error(impl.engine(), what));
+      impl.close("its code threw: " + what_of(what));
+      return false;
+    }
+    own.shutdown();
+    return true;
+  } catch (...) {
+    failed(std::current_exception(), false);
+    return false;
+  }
 }
 
 std::string what_of(const std::exception_ptr& exception) {

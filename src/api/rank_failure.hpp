@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Interprets the exception of a rank's body, for run_local and run_forked.
+// Runs the body of a rank, for run_local and run_forked.
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <string>
 
-#include "engine/engine.hpp"
+#include <kolo/context.hpp>
 
 namespace kolo::api {
 
-/// Whether this exception is the engine's fatal error, which every other rank throws, too.
-[[nodiscard]] bool is_fatal_error(engine::Engine& engine, const std::exception_ptr& exception);
+/// Runs `body` with this context, whose ContextImpl outlives the call, bound to the calling thread, and ends the
+/// context. If that throws, returns false; `failed` then gets the exception before the other ranks are told. `repeats`:
+/// it is a fatal error, which every other rank throws, too.
+[[nodiscard]] bool run_rank(Context&& context, const std::function<void()>& body,
+                            const std::function<void(const std::exception_ptr& what, bool repeats)>& failed);
 
 [[nodiscard]] std::string what_of(const std::exception_ptr& exception);
 

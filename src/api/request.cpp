@@ -18,12 +18,6 @@ namespace {
 /// The shape without its first dimension. A scalar counts as one row.
 Shape row_of(const Shape& shape) { return shape.rank() == 0 ? Shape{} : Shape(shape.begin() + 1, shape.rank() - 1); }
 
-Shape with_rows(std::int64_t rows, const Shape& row) {
-  std::int64_t extents[Shape::kMaxRank + 1] = {rows};
-  std::copy(row.begin(), row.end(), extents + 1);
-  return {extents, row.rank() + 1};
-}
-
 std::int64_t bytes_of(const Shape& shape, DType dtype) {
   return shape.elements() * static_cast<std::int64_t>(size_of(dtype));
 }
@@ -197,7 +191,7 @@ void RequestMaker::add_gathered() {
   add(in, output.row);
   locate_both();
   add_buffer(in, out ? out->data() : nullptr);
-  if (call_.owns_result && !output.is_wanted) make_result(with_rows(0, output.row));
+  if (call_.owns_result && !output.is_wanted) make_result(detail::with_rows(0, output.row));
 }
 
 /// Distributes the root's rows. Only the root's input and splits are read.
@@ -277,7 +271,7 @@ void RequestMaker::add_reduced_rows() {
   if (in.shape().rank() == 0) refuse(kind_, name_, "a scalar has no rows; give a tensor of at least one dimension");
   const data::RowsOf rows(in.shape()[0], root_.self, root_.ranks);
   const Shape row = row_of(in.shape());
-  const Shape mine = with_rows(rows.count, row);
+  const Shape mine = detail::with_rows(rows.count, row);
   if (out) {
     check_types(kind_, name_, in, *out);
     if (out->elements() != mine.elements()) {

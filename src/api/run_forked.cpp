@@ -91,9 +91,8 @@ void send_report(int fd, const std::string& report) noexcept {
   }
 }
 
-int report_failure(int report, const char* kind, const std::exception_ptr& exception) {
+void report_failure(int report, const char* kind, const std::exception_ptr& exception) {
   send_report(report, encode_report(kind, exception));
-  return EXIT_FAILURE;
 }
 
 /// Makes this rank's context. Null if the start fails; the failure is then reported.
@@ -156,22 +155,10 @@ void run_forked(int ranks, const std::function<void()>& body, const Options& opt
     start.place.rank = rank;
     const std::shared_ptr<detail::ContextImpl> impl = join_meeting(start, own, report);
     if (impl == nullptr) return EXIT_FAILURE;
-    try {
-      Context context(impl);
-      const ContextGuard guard(context);
-      try {
-        body();
-      } catch (...) {
-        const std::exception_ptr exception = std::current_exception();
-        const int status =
-            report_failure(report, api::is_fatal_error(impl->engine(), exception) ? kRepeat : kCause, exception);
-        impl->close("its code threw: " + api::what_of(exception));
-        return status;
-      }
-      context.shutdown();
-    } catch (...) {
-      return report_failure(report, kCause, std::current_exception());
-    }
+    const auto failed = [report](const std::exception_ptr& what, bool repeats) {
+      report_failure(report, repeats ? kRepeat : kCause, what);
+    };
+    if (!api::run_rank(Context(impl), body, failed)) return EXIT_FAILURE;
     send_report(report, base::join_fields({kDone, "0", ""}));
     return EXIT_SUCCESS;
   });

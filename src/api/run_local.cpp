@@ -75,20 +75,8 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
       failure.note(std::nullopt, std::current_exception());
       return;
     }
-    try {
-      Context context(impl);
-      const ContextGuard guard(context);
-      try {
-        body();
-      } catch (...) {
-        failure.note(rank, std::current_exception(), api::is_fatal_error(impl->engine(), std::current_exception()));
-        impl->close("its code threw: " + api::what_of(std::current_exception()));
-        return;
-      }
-      context.shutdown();
-    } catch (...) {
-      failure.note(rank, std::current_exception());
-    }
+    static_cast<void>(api::run_rank(
+        Context(impl), body, [&](const std::exception_ptr& what, bool repeats) { failure.note(rank, what, repeats); }));
   };
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(ranks));

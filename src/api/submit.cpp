@@ -157,15 +157,22 @@ void run_by_log(engine::Engine& engine, BlockingCall& reserved, const std::share
 
 data::Piece piece_of(const engine::Buffer& buffer) { return {buffer.input, buffer.output, buffer.elements}; }
 
+/// What the shortcut needs of a signature or a call, but for the tensor.
+template <class Parts>
+data::SmallCall small_call_of(const Parts& parts) {
+  data::SmallCall call;
+  call.kind = parts.kind;
+  call.op = parts.op;
+  call.prescale = parts.prescale;
+  call.postscale = parts.postscale;
+  call.root = parts.root;
+  return call;
+}
+
 /// Makes a call on the CPU's memory by the shortcut, if that is possible. Returns whether it did.
 bool run_by_shortcut(BlockingCall& reserved, Request& request) {
   const core::Signature& signature = request.signature;
-  data::SmallCall call;
-  call.kind = signature.kind;
-  call.op = signature.op;
-  call.prescale = signature.prescale;
-  call.postscale = signature.postscale;
-  call.root = signature.root;
+  data::SmallCall call = small_call_of(signature);
   if (!signature.tensors.empty()) {
     call.dtype = signature.tensors.front().dtype;
     call.shape = signature.tensors.front().shape;
@@ -237,12 +244,7 @@ void set_call(detail::HandleState& operation, const Plain& plain) {
 
 data::SmallCall small_call(const Plain& plain) {
   const detail::CallParts& call = plain.call;
-  data::SmallCall small;
-  small.kind = call.kind;
-  small.op = call.op;
-  small.prescale = call.prescale;
-  small.postscale = call.postscale;
-  small.root = call.root;
+  data::SmallCall small = small_call_of(call);
   with_input(call, [&](const auto& in) {
     small.dtype = in.dtype();
     small.shape = in.shape();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Checks of invariants. A broken invariant is a bug in Kolo: the process prints where and why, and aborts. Nothing here
-// throws. What can go wrong outside Kolo (a bad argument, a dead rank) is an Error, and is not checked by these macros.
+// throws. Do not use these macros for failures that Kolo does not cause (a bad argument, a dead rank): those are an
+// Error.
 #pragma once
 
 #include <ostream>

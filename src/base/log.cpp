@@ -12,8 +12,6 @@
 namespace kolo {
 namespace {
 
-constexpr std::array<std::string_view, 6> kLevels{"trace", "debug", "info", "warning", "error", "off"};
-
 std::string time_of_day(std::chrono::system_clock::time_point time) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
   const auto since_epoch = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
@@ -26,19 +24,6 @@ std::string time_of_day(std::chrono::system_clock::time_point time) {
 }
 
 }  // namespace
-
-std::string_view to_string(LogLevel level) noexcept {
-  const auto index = static_cast<std::size_t>(level);
-  return index < kLevels.size() ? kLevels[index] : "unknown";
-}
-
-std::optional<LogLevel> parse_log_level(std::string_view name) noexcept {
-  if (name == "fatal") return LogLevel::off;
-  for (std::size_t i = 0; i < kLevels.size(); ++i) {
-    if (kLevels[i] == name) return static_cast<LogLevel>(i);
-  }
-  return std::nullopt;
-}
 
 std::string format_log_line(const LogRecord& record) {
   std::string line = "[kolo ";
@@ -65,22 +50,7 @@ void write_to_stderr(const LogRecord& record) noexcept {
   }
 }
 
-namespace {
-
-std::shared_ptr<const LogSink> share(LogSink sink) {
-  return sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
-}
-
-}  // namespace
-
-Logger::Logger(LogLevel level, int rank, LogSink sink) : level_(level), rank_(rank), sink_(share(std::move(sink))) {}
-
-void Logger::set_sink(LogSink sink) {
-  // Declared before the lock, so that the old sink, whose destructor is the user's code, goes after it.
-  std::shared_ptr<const LogSink> other = share(std::move(sink));
-  const MutexLock lock(mutex_);
-  sink_.swap(other);
-}
+Logger::Logger(LogLevel level, int rank, LogSink sink) : level_(level), rank_(rank), sink_(std::move(sink)) {}
 
 void Logger::write(LogLevel level, std::string message) const noexcept {
   const LogRecord record{level, std::chrono::system_clock::now(), rank_, std::move(message)};
@@ -89,10 +59,9 @@ void Logger::write(LogLevel level, std::string message) const noexcept {
     write_to_stderr(record);
     return;
   }
-  const std::shared_ptr<const LogSink> sink = sink_;  // the sink may replace itself
   in_sink_ = true;
   try {
-    (*sink)(record);
+    sink_(record);
   } catch (...) {
     // The sink has thrown, and the caller must not fail because of that. The record goes to standard error.
     write_to_stderr(record);

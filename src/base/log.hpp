@@ -35,18 +35,16 @@ class Logger {
 
   [[nodiscard]] bool enabled(LogLevel level) const noexcept { return level >= level_ && level < LogLevel::off; }
   [[nodiscard]] LogLevel level() const noexcept { return level_; }
-  /// When this returns, the old sink is not called any more (unless the caller is that sink).
-  void set_sink(LogSink sink);
   /// Passes one record to the sink, whatever the level: KOLO_LOG checks `enabled` first.
   void write(LogLevel level, std::string message) const noexcept;
 
  private:
   const LogLevel level_;
   const int rank_;
+  const LogSink sink_;  // called with the mutex; empty: standard error
 
   // Recursive, because a sink may log itself, for example through code that it calls.
   mutable RecursiveMutex mutex_;
-  std::shared_ptr<const LogSink> sink_ KOLO_GUARDED_BY(mutex_);  // null is standard error
   mutable bool in_sink_ KOLO_GUARDED_BY(mutex_) = false;
 };
 

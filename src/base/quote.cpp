@@ -33,19 +33,9 @@ std::size_t character_at(std::string_view text, std::size_t at) noexcept {
 }
 
 std::string escape(unsigned byte) {
-  switch (byte) {
-  case '\n':
-    return "\\n";
-  case '\t':
-    return "\\t";
-  case '\r':
-    return "\\r";
-  case '"':
-    return "\\\"";
-  case '\\':
-    return "\\\\";
-  default:
-    break;
+  constexpr std::string_view kSpecial = "\n\t\r\"\\", kLetters = "ntr\"\\";
+  if (const std::size_t at = kSpecial.find(static_cast<char>(byte)); at != std::string_view::npos) {
+    return {'\\', kLetters[at]};
   }
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "\\x%02x", byte);

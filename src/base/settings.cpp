@@ -2,9 +2,11 @@
 #include "base/settings.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <kolo/error.hpp>
+#include <kolo/names.hpp>
 
 #include "base/settings_table.hpp"
 
@@ -62,19 +64,8 @@ SettingSource source_of(const SettingRow& row, const Settings& settings) {
 }  // namespace
 
 std::string_view to_string(SettingSource source) noexcept {
-  switch (source) {
-  case SettingSource::default_value:
-    return "default";
-  case SettingSource::alias:
-    return "alias";
-  case SettingSource::environment:
-    return "environment";
-  case SettingSource::option:
-    return "option";
-  case SettingSource::rank0:
-    return "rank 0";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 5> kNames{"default", "alias", "environment", "option", "rank 0"};
+  return kolo::detail::name_of(kNames, source);
 }
 
 Settings load_settings(const Lookup& lookup, const std::map<std::string, std::string>& overrides) {

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <optional>
 
+#include <kolo/names.hpp>
+
 #include "base/check.hpp"
 #include "base/settings_table.hpp"
 #include "base/text.hpp"
@@ -63,15 +65,8 @@ bool set_value(const SettingRow& row, Settings& settings, const std::optional<Va
 std::string_view to_string(GpuBackend backend) noexcept { return backend == GpuBackend::nccl ? "nccl" : "staged"; }
 
 std::string_view to_string(Transport transport) noexcept {
-  switch (transport) {
-  case Transport::automatic:
-    return "auto";
-  case Transport::ucx:
-    return "ucx";
-  case Transport::mpi:
-    return "mpi";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 3> kNames{"auto", "ucx", "mpi"};
+  return kolo::detail::name_of(kNames, transport);
 }
 
 std::string_view type_text(SettingType type) {

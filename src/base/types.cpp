@@ -8,37 +8,6 @@
 namespace kolo {
 namespace {
 
-struct DTypeRow {
-  std::string_view name;
-  bool floating_point;
-};
-constexpr std::array<DTypeRow, kDTypeCount> kDTypes{{
-    {"bool", false},
-    {"int8", false},
-    {"int16", false},
-    {"int32", false},
-    {"int64", false},
-    {"uint8", false},
-    {"uint16", false},
-    {"uint32", false},
-    {"uint64", false},
-    {"float16", true},
-    {"bfloat16", true},
-    {"float32", true},
-    {"float64", true},
-}};
-static_assert(!kDTypes.back().name.empty(), "kDTypes has one row a type, in the order of their numbers");
-constexpr DTypeRow kUnknownDType{"unknown", false};
-
-// A number that another rank has sent may be none of these.
-const DTypeRow& row(DType dtype) noexcept {
-  const auto index = static_cast<std::size_t>(dtype);
-  return index < kDTypes.size() ? kDTypes[index] : kUnknownDType;
-}
-
-constexpr std::array<std::string_view, 8> kReduceOps{"sum",     "average", "min",    "max",
-                                                     "product", "bit_and", "bit_or", "bit_xor"};
-
 std::string list(const std::int64_t* extents, std::size_t rank) {
   std::string text = "[";
   for (std::size_t i = 0; i < rank; ++i) {
@@ -51,32 +20,6 @@ std::string list(const std::int64_t* extents, std::size_t rank) {
 constexpr std::align_val_t kTensorAlignment{64};
 
 }  // namespace
-
-std::string_view to_string(DType dtype) noexcept { return row(dtype).name; }
-bool is_floating_point(DType dtype) noexcept { return row(dtype).floating_point; }
-
-std::optional<DType> parse_dtype(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < kDTypes.size(); ++i) {
-    if (kDTypes[i].name == name) return static_cast<DType>(i);
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(ReduceOp op) noexcept {
-  const auto index = static_cast<std::size_t>(op);
-  return index < kReduceOps.size() ? kReduceOps[index] : "unknown";
-}
-
-std::optional<ReduceOp> parse_reduce_op(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < kReduceOps.size(); ++i) {
-    if (kReduceOps[i] == name) return static_cast<ReduceOp>(i);
-  }
-  return std::nullopt;
-}
-
-std::string to_string(Device device) {
-  return device.kind == DeviceKind::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
-}
 
 Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(), extents.size()) {}
 

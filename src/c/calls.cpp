@@ -181,13 +181,19 @@ kolo_status make_owning(const Group& group, std::optional<std::string_view> name
   return started(handle, write, [&] { return start(group, name, call); });
 }
 
-/// A call of the function of that collective.
-kolo_call call_with(kolo_collective collective, const kolo_tensor* in, const kolo_tensor* out) {
-  kolo_call call = KOLO_CALL_INIT;
-  call.collective = collective;
-  call.in = in;
-  call.out = out;
-  return call;
+/// The call of a function that has `kolo_options`; of one that has `kolo_allreduce_options`.
+kolo_call call_with(kolo_collective collective, const kolo_tensor* in, const kolo_tensor* out,
+                    const kolo_options* options, std::int32_t root = 0, const std::int64_t* splits = nullptr,
+                    std::size_t split_count = 0) {
+  return {sizeof(kolo_call), collective, root, in, out, splits, split_count, nullptr, options};
+}
+kolo_call call_with(kolo_collective collective, const kolo_tensor* in, const kolo_tensor* out,
+                    const kolo_allreduce_options* reduction, std::int32_t root = 0) {
+  return {sizeof(kolo_call), collective, root, in, out, nullptr, 0, reduction, nullptr};
+}
+
+kolo_status run_into(const kolo_group* group, const char* name, const kolo_call& call, kolo_handle** handle) {
+  return kolo_run(group, name, &call, nullptr, handle);
 }
 
 kolo_status run_owning(const kolo_group* group, const char* name, const kolo_call& call, kolo_result** result,
@@ -221,106 +227,70 @@ kolo_status kolo_run(const kolo_group* group, const char* name, const kolo_call*
 
 kolo_status kolo_allreduce(const kolo_group* group, const char* name, const kolo_tensor* in, const kolo_tensor* out,
                            const kolo_allreduce_options* options, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_ALLREDUCE, in, out);
-  call.reduction = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_ALLREDUCE, in, out, options), handle);
 }
 
 kolo_status kolo_reduce(const kolo_group* group, const char* name, const kolo_tensor* in, const kolo_tensor* out,
                         int32_t root, const kolo_allreduce_options* options, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_REDUCE, in, out);
-  call.root = root;
-  call.reduction = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_REDUCE, in, out, options, root), handle);
 }
 
 kolo_status kolo_broadcast(const kolo_group* group, const char* name, const kolo_tensor* in, const kolo_tensor* out,
                            int32_t root, const kolo_options* options, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_BROADCAST, in, out);
-  call.root = root;
-  call.options = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_BROADCAST, in, out, options, root), handle);
 }
 
 kolo_status kolo_allgather(const kolo_group* group, const char* name, const kolo_tensor* in,
                            const kolo_options* options, kolo_result** result, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_ALLGATHER, in, nullptr);
-  call.options = options;
-  return run_owning(group, name, call, result, handle);
+  return run_owning(group, name, call_with(KOLO_ALLGATHER, in, nullptr, options), result, handle);
 }
 
 kolo_status kolo_allgather_into(const kolo_group* group, const char* name, const kolo_tensor* in,
                                 const kolo_tensor* out, const kolo_options* options, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_ALLGATHER, in, out);
-  call.options = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_ALLGATHER, in, out, options), handle);
 }
 
 kolo_status kolo_gather(const kolo_group* group, const char* name, const kolo_tensor* in, int32_t root,
                         const kolo_options* options, kolo_result** result, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_GATHER, in, nullptr);
-  call.root = root;
-  call.options = options;
-  return run_owning(group, name, call, result, handle);
+  return run_owning(group, name, call_with(KOLO_GATHER, in, nullptr, options, root), result, handle);
 }
 
 kolo_status kolo_gather_into(const kolo_group* group, const char* name, const kolo_tensor* in, const kolo_tensor* out,
                              int32_t root, const kolo_options* options, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_GATHER, in, out);
-  call.root = root;
-  call.options = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_GATHER, in, out, options, root), handle);
 }
 
 kolo_status kolo_scatter(const kolo_group* group, const char* name, const kolo_tensor* in, const kolo_tensor* out,
                          int32_t root, const int64_t* splits, size_t split_count, const kolo_options* options,
                          kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_SCATTER, in, out);
-  call.root = root;
-  call.splits = splits;
-  call.split_count = split_count;
-  call.options = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_SCATTER, in, out, options, root, splits, split_count), handle);
 }
 
 kolo_status kolo_alltoall(const kolo_group* group, const char* name, const kolo_tensor* in, const int64_t* splits,
                           size_t split_count, const kolo_options* options, kolo_result** result, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_ALLTOALL, in, nullptr);
-  call.splits = splits;
-  call.split_count = split_count;
-  call.options = options;
-  return run_owning(group, name, call, result, handle);
+  return run_owning(group, name, call_with(KOLO_ALLTOALL, in, nullptr, options, 0, splits, split_count), result,
+                    handle);
 }
 
 kolo_status kolo_alltoall_into(const kolo_group* group, const char* name, const kolo_tensor* in, const kolo_tensor* out,
                                const int64_t* splits, size_t split_count, const kolo_options* options,
                                kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_ALLTOALL, in, out);
-  call.splits = splits;
-  call.split_count = split_count;
-  call.options = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_ALLTOALL, in, out, options, 0, splits, split_count), handle);
 }
 
 kolo_status kolo_reduce_scatter(const kolo_group* group, const char* name, const kolo_tensor* in,
                                 const kolo_allreduce_options* options, kolo_result** result, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_REDUCE_SCATTER, in, nullptr);
-  call.reduction = options;
-  return run_owning(group, name, call, result, handle);
+  return run_owning(group, name, call_with(KOLO_REDUCE_SCATTER, in, nullptr, options), result, handle);
 }
 
 kolo_status kolo_reduce_scatter_into(const kolo_group* group, const char* name, const kolo_tensor* in,
                                      const kolo_tensor* out, const kolo_allreduce_options* options,
                                      kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_REDUCE_SCATTER, in, out);
-  call.reduction = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_REDUCE_SCATTER, in, out, options), handle);
 }
 
 kolo_status kolo_barrier(const kolo_group* group, const char* name, const kolo_options* options, kolo_handle** handle) {
-  kolo_call call = call_with(KOLO_BARRIER, nullptr, nullptr);
-  call.options = options;
-  return kolo_run(group, name, &call, nullptr, handle);
+  return run_into(group, name, call_with(KOLO_BARRIER, nullptr, nullptr, options), handle);
 }
 
 kolo_status kolo_grouped(const kolo_group* group, const char* name, const kolo_call* calls, size_t count,

@@ -136,6 +136,43 @@ std::string list_of(const std::vector<int>& ranks) {
   return list;
 }
 
+void pass_monitored_barrier(const Group& group, std::chrono::milliseconds timeout, std::int64_t number) {
+  try {
+    give_sign(group, 0, number, timeout);
+    Sign(group, 0, time_after(timeout)).wait_for(number);
+  } catch (const Error& error) {
+    raise("monitored_barrier", error.code(),
+          "Rank " + std::to_string(kolo::rank(group)) +
+              " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
+              "Please check rank 0 logs for faulty rank. (" +
+              error.status().message() + ")");
+  }
+}
+
+void watch_monitored_barrier(const Group& group, std::chrono::milliseconds timeout, std::int64_t number,
+                             bool wait_all_ranks) {
+  const auto until = time_after(timeout);
+  const int size = kolo::size(group);
+  std::vector<std::unique_ptr<Sign>> signs;
+  for (int rank = 1; rank < size; ++rank) signs.push_back(std::make_unique<Sign>(group, rank, until));
+  std::vector<int> missing;
+  std::string reason;
+  for (int rank = 1; rank < size && (missing.empty() || wait_all_ranks); ++rank) {
+    try {
+      signs[static_cast<std::size_t>(rank - 1)]->wait_for(number);
+    } catch (const Error& error) {
+      missing.push_back(rank);
+      reason = error.status().message();
+    }
+  }
+  if (!missing.empty()) {
+    raise("monitored_barrier", ErrorCode::timeout,
+          "[Rank 0]: " + std::string(wait_all_ranks ? "Ranks " : "Rank ") + list_of(missing) +
+              " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms (" + reason + ")");
+  }
+  for (int rank = 1; rank < size; ++rank) give_sign(group, rank, number, timeout);
+}
+
 }  // namespace
 
 void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
@@ -149,46 +186,10 @@ void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, b
               " ms");
   }
   if (rank_ == 0) {
-    watch_monitored_barrier(timeout, number, wait_all_ranks);
+    watch_monitored_barrier(group_, timeout, number, wait_all_ranks);
   } else {
-    pass_monitored_barrier(timeout, number);
+    pass_monitored_barrier(group_, timeout, number);
   }
-}
-
-void ProcessGroupKolo::pass_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number) {
-  try {
-    give_sign(group_, 0, number, timeout);
-    Sign(group_, 0, time_after(timeout)).wait_for(number);
-  } catch (const Error& error) {
-    raise("monitored_barrier", error.code(),
-          "Rank " + std::to_string(rank_) +
-              " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
-              "Please check rank 0 logs for faulty rank. (" +
-              error.status().message() + ")");
-  }
-}
-
-void ProcessGroupKolo::watch_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number,
-                                               bool wait_all_ranks) {
-  const auto until = time_after(timeout);
-  std::vector<std::unique_ptr<Sign>> signs;
-  for (int rank = 1; rank < size_; ++rank) signs.push_back(std::make_unique<Sign>(group_, rank, until));
-  std::vector<int> missing;
-  std::string reason;
-  for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
-    try {
-      signs[static_cast<std::size_t>(rank - 1)]->wait_for(number);
-    } catch (const Error& error) {
-      missing.push_back(rank);
-      reason = error.status().message();
-    }
-  }
-  if (!missing.empty()) {
-    raise("monitored_barrier", ErrorCode::timeout,
-          "[Rank 0]: " + std::string(wait_all_ranks ? "Ranks " : "Rank ") + list_of(missing) +
-              " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms (" + reason + ")");
-  }
-  for (int rank = 1; rank < size_; ++rank) give_sign(group_, rank, number, timeout);
 }
 
 }  // namespace kolo::c10d

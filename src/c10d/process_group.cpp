@@ -80,6 +80,50 @@ std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>>& lists
   return all;
 }
 
+/// Every rank's tensor as a row, where they have as many elements; else each element is one, so that their number may
+/// differ by rank.
+Step gathering(const char* call, std::vector<at::Tensor> outputs, const at::Tensor& input, int rank, int size) {
+  Step step{Packed::to_read(call, {input}), Packed::to_write(call, std::move(outputs))};
+  const std::int64_t numel = step.in.numel();
+  step.in_rows = rows_of(1, numel);
+  if (step.out.empty()) return step;
+  check_same_type(call, step.out, step.in);
+  if (step.out.tensors().size() > 1) {
+    check_elements(call, "input", numel, step.out.tensors()[static_cast<std::size_t>(rank)].numel());
+  }
+  if (step.out.is_even()) check_elements(call, "output", step.out.numel(), numel * size);
+  if (step.out.is_even() && numel > 0) {
+    step.out_rows = {size, numel};
+  } else {
+    step.in_rows = {numel, 1};
+    step.out_rows = {step.out.numel(), 1};
+  }
+  return step;
+}
+
+Step reduce_scattering(const char* call, const at::Tensor& output, std::vector<at::Tensor> inputs, int size) {
+  Step step{Packed::to_read(call, std::move(inputs)), Packed::to_write(call, {output})};
+  check_same_type(call, step.out, step.in);
+  check_elements(call, "input", step.in.numel(), step.out.numel() * size);
+  step.in_rows = rows_of(size, step.out.numel());
+  step.out_rows = rows_of(1, step.out.numel());
+  return step;
+}
+
+/// A reduce for each rank's part.
+std::vector<Step> reduces_of_parts(const char* call, const at::Tensor& output, const std::vector<at::Tensor>& inputs,
+                                   std::size_t rank) {
+  const at::Tensor& mine = inputs[rank];
+  std::vector<Step> steps;
+  for (std::size_t root = 0; root < inputs.size(); ++root) {
+    steps.push_back({{}, Packed::in_place(call, root == rank ? output : inputs[root]), static_cast<int>(root)});
+  }
+  check_same_type(call, steps[rank].out, Packed::to_read(call, {mine}));
+  check_elements(call, "output", output.numel(), mine.numel());
+  steps[rank].out.fill_from(mine);
+  return steps;
+}
+
 }  // namespace
 
 ProcessGroupKolo::ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
@@ -201,38 +245,18 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce(Tensors& tensors, const ::c10
   return start(kReduce, {std::move(step)}, tensors, options.timeout, reduction_of(kReduce.call, options.reduceOp));
 }
 
-/// Every rank's tensor as a row, where they have as many elements; else each element is one, so that their number may
-/// differ by rank.
-Step ProcessGroupKolo::gathering(const char* call, Tensors outputs, const at::Tensor& input) const {
-  Step step{Packed::to_read(call, {input}), Packed::to_write(call, std::move(outputs))};
-  const std::int64_t numel = step.in.numel();
-  step.in_rows = rows_of(1, numel);
-  if (step.out.empty()) return step;
-  check_same_type(call, step.out, step.in);
-  if (step.out.tensors().size() > 1) {
-    check_elements(call, "input", numel, step.out.tensors()[static_cast<std::size_t>(rank_)].numel());
-  }
-  if (step.out.is_even()) check_elements(call, "output", step.out.numel(), numel * size_);
-  if (step.out.is_even() && numel > 0) {
-    step.out_rows = {size_, numel};
-  } else {
-    step.in_rows = {numel, 1};
-    step.out_rows = {step.out.numel(), 1};
-  }
-  return step;
-}
-
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                       const ::c10d::AllgatherOptions& options) {
   const at::Tensor& input = only(kAllgather.call, inputs);
   const Tensors& list = only(kAllgather.call, outputs);
   check_one_a_rank(kAllgather.call, "outputs", list, size_);
-  return start(kAllgather, {gathering(kAllgather.call, list, input)}, list, options.timeout);
+  return start(kAllgather, {gathering(kAllgather.call, list, input, rank_, size_)}, list, options.timeout);
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                             const ::c10d::AllgatherOptions& options) {
-  return start(kAllgatherBase, {gathering(kAllgatherBase.call, {output}, input)}, {output}, options.timeout);
+  return start(kAllgatherBase, {gathering(kAllgatherBase.call, {output}, input, rank_, size_)}, {output},
+               options.timeout);
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -247,7 +271,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather_coalesced(std::vector<Tens
       check_same_length(kAllgatherCoalesced.call, of_rank.size(), inputs.size());
       from_each.push_back(of_rank[i]);
     }
-    steps.push_back(gathering(kAllgatherCoalesced.call, std::move(from_each), inputs[i]));
+    steps.push_back(gathering(kAllgatherCoalesced.call, std::move(from_each), inputs[i], rank_, size_));
   }
   return start(kAllgatherCoalesced, std::move(steps), joined(outputs), options.timeout);
 }
@@ -257,7 +281,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather_into_tensor_coalesced(Tens
   check_same_length(kAllgatherIntoTensorCoalesced.call, outputs.size(), inputs.size());
   std::vector<Step> steps;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    steps.push_back(gathering(kAllgatherIntoTensorCoalesced.call, {outputs[i]}, inputs[i]));
+    steps.push_back(gathering(kAllgatherIntoTensorCoalesced.call, {outputs[i]}, inputs[i], rank_, size_));
   }
   return start(kAllgatherIntoTensorCoalesced, std::move(steps), outputs, options.timeout);
 }
@@ -270,7 +294,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::gather(std::vector<Tensors>& outputs
     list = only(kGather.call, outputs);
     check_one_a_rank(kGather.call, "outputs", list, size_);
   }
-  Step step = gathering(kGather.call, list, input);
+  Step step = gathering(kGather.call, list, input, rank_, size_);
   step.root = static_cast<int>(options.rootRank);
   return start(kGather, {std::move(step)}, std::move(list), options.timeout);
 }
@@ -280,7 +304,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::gather_single(at::Tensor& output, at
                                                           const ::c10d::GatherOptions& options) {
   Tensors outputs;
   if (rank_ == options.rootRank) outputs.push_back(output);
-  Step step = gathering(kGather.call, outputs, input);
+  Step step = gathering(kGather.call, outputs, input, rank_, size_);
   step.root = static_cast<int>(options.rootRank);
   return start(kGather, {std::move(step)}, std::move(outputs), options.timeout);
 }
@@ -305,44 +329,24 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::scatter(Tensors& outputs, std::vecto
   return start(kScatter, {std::move(step)}, outputs, options.timeout);
 }
 
-Step ProcessGroupKolo::reduce_scattering(const char* call, const at::Tensor& output, Tensors inputs) const {
-  Step step{Packed::to_read(call, std::move(inputs)), Packed::to_write(call, {output})};
-  check_same_type(call, step.out, step.in);
-  check_elements(call, "input", step.in.numel(), step.out.numel() * size_);
-  step.in_rows = rows_of(size_, step.out.numel());
-  step.out_rows = rows_of(1, step.out.numel());
-  return step;
-}
-
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                            const ::c10d::ReduceScatterOptions& options) {
   const at::Tensor& output = only(kReduceScatter.call, outputs);
   const Tensors& list = only(kReduceScatter.call, inputs);
   check_one_a_rank(kReduceScatter.call, "inputs", list, size_);
   const auto is_like_first = [&](const at::Tensor& input) { return input.numel() == list.front().numel(); };
-  if (!std::all_of(list.begin(), list.end(), is_like_first)) return uneven_reduce_scatter(output, list, options);
-  return start(kReduceScatter, {reduce_scattering(kReduceScatter.call, output, list)}, outputs, options.timeout,
-               reduction_of(kReduceScatter.call, options.reduceOp));
-}
-
-ProcessGroupKolo::WorkPtr ProcessGroupKolo::uneven_reduce_scatter(const at::Tensor& output, const Tensors& inputs,
-                                                                  const ::c10d::ReduceScatterOptions& options) {
-  const char* call = kReduceScatterUneven.call;
-  const at::Tensor& mine = inputs[static_cast<std::size_t>(rank_)];
-  std::vector<Step> steps;
-  for (int root = 0; root < size_; ++root) {
-    const at::Tensor& part = root == rank_ ? output : inputs[static_cast<std::size_t>(root)];
-    steps.push_back({{}, Packed::in_place(call, part), root});
+  if (!std::all_of(list.begin(), list.end(), is_like_first)) {
+    const char* call = kReduceScatterUneven.call;
+    return start(kReduceScatterUneven, reduces_of_parts(call, output, list, static_cast<std::size_t>(rank_)), outputs,
+                 options.timeout, reduction_of(call, options.reduceOp));
   }
-  check_same_type(call, steps[static_cast<std::size_t>(rank_)].out, Packed::to_read(call, {mine}));
-  check_elements(call, "output", output.numel(), mine.numel());
-  steps[static_cast<std::size_t>(rank_)].out.fill_from(mine);
-  return start(kReduceScatterUneven, std::move(steps), {output}, options.timeout, reduction_of(call, options.reduceOp));
+  return start(kReduceScatter, {reduce_scattering(kReduceScatter.call, output, list, size_)}, outputs, options.timeout,
+               reduction_of(kReduceScatter.call, options.reduceOp));
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                  const ::c10d::ReduceScatterOptions& options) {
-  return start(kReduceScatterBase, {reduce_scattering(kReduceScatterBase.call, output, {input})}, {output},
+  return start(kReduceScatterBase, {reduce_scattering(kReduceScatterBase.call, output, {input}, size_)}, {output},
                options.timeout, reduction_of(kReduceScatterBase.call, options.reduceOp));
 }
 
@@ -353,7 +357,7 @@ ProcessGroupKolo::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inp
   check_same_length(kind.call, outputs.size(), inputs.size());
   std::vector<Step> steps;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    steps.push_back(reduce_scattering(kind.call, outputs[i], {inputs[i]}));
+    steps.push_back(reduce_scattering(kind.call, outputs[i], {inputs[i]}, size_));
   }
   return start(kind, std::move(steps), outputs, options.timeout, reduction_of(kind.call, options.reduceOp));
 }

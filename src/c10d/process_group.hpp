@@ -129,15 +129,8 @@ class ProcessGroupKolo : public Backend {
                 const Reduction& reduction = {});
   /// Starts what `begin` puts into the operation; keeps its memory if that throws.
   WorkPtr start(Occasion occasion, const std::function<void(Operation&)>& begin);
-  /// A reduce for each rank's part.
-  WorkPtr uneven_reduce_scatter(const at::Tensor& output, const Tensors& inputs,
-                                const ::c10d::ReduceScatterOptions& options);
   WorkPtr sparse_allreduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options);
   WorkPtr receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from, int tag);
-  void pass_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number);
-  void watch_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number, bool wait_all_ranks);
-  [[nodiscard]] Step gathering(const char* call, Tensors outputs, const at::Tensor& input) const;
-  [[nodiscard]] Step reduce_scattering(const char* call, const at::Tensor& output, Tensors inputs) const;
 
   const std::shared_ptr<World> world_;
   const Group group_;

@@ -2,12 +2,12 @@
 //
 // The memory of the shortcut (control/shortcut.hpp) in one set. Each rank of the node has a column of it:
 //
-//   2 lines     for odd and for even calls, of 128 bytes: a *word*, and a *room* for a short input. A peer that fetches
-//               the word gets the input with it
+//   2 lines     for odd and for even calls, of 128 bytes: a *word*, and space for a short input beside it. A peer that
+//               fetches the word gets the input with it
 //   given word  one more line
 //   2 payloads  for odd and for even calls: a longer input
 //
-// Control reads and writes the words (control/shortcut.hpp), data the rooms and payloads (data/small_calls.hpp).
+// Control reads and writes the words (control/shortcut.hpp), data the inputs (data/small_calls.hpp).
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ namespace kolo::core {
 class ShortcutMemory {
  public:
   using Word = std::atomic<std::uint64_t>;
-  /// Bytes of a room.
-  static constexpr std::size_t kRoom = 120;
+  /// Bytes of an input that fits beside the word.
+  static constexpr std::size_t kInlineBytes = 120;
 
   /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. `capacity`: the longest
   /// input that a payload holds.
@@ -45,8 +45,8 @@ class ShortcutMemory {
   [[nodiscard]] Word& given(int local_rank) const noexcept {
     return *reinterpret_cast<Word*>(columns_[local_rank] + 2 * kStride);
   }
-  /// kRoom bytes, aligned to 8.
-  [[nodiscard]] std::byte* room(int local_rank, Round call) const noexcept { return line(local_rank, call).room; }
+  /// kInlineBytes bytes, aligned to 8.
+  [[nodiscard]] std::byte* inlined(int local_rank, Round call) const noexcept { return line(local_rank, call).inlined; }
   /// `capacity()` bytes, aligned to 64.
   [[nodiscard]] std::byte* payload(int local_rank, Round call) const noexcept {
     return columns_[local_rank] + kHead + call % 2 * payload_bytes_;
@@ -58,7 +58,7 @@ class ShortcutMemory {
   static constexpr std::size_t kHead = 3 * kStride;  // two lines, and the given word
   struct Line {
     Word word;
-    std::byte room[kRoom];
+    std::byte inlined[kInlineBytes];
   };
   static_assert(sizeof(Line) == kStride && Word::is_always_lock_free);
 

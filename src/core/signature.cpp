@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/signature.hpp"
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <limits>
+
+#include <kolo/names.hpp>
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
@@ -45,39 +48,21 @@ std::optional<Difference> tensor_difference(const Signature& a, const Signature&
   return std::nullopt;
 }
 
-const char* name_of(Aspect aspect) noexcept {
-  switch (aspect) {
-  case Aspect::kind:
-    return "the kind of collective";
-  case Aspect::op:
-    return "op";
-  case Aspect::root:
-    return "root";
-  case Aspect::prescale:
-    return "prescale";
-  case Aspect::postscale:
-    return "postscale";
-  case Aspect::wire:
-    return "the type that is sent";
-  case Aspect::device:
-    return "device";
-  case Aspect::tensor_count:
-    return "the number of tensors";
-  case Aspect::member:
-    return "the name";
-  case Aspect::dtype:
-    return "dtype";
-  case Aspect::shape:
-    return "shape";
-  case Aspect::place:
-    return "place in a GradientArena of the device";
-  case Aspect::ranks:
-    return "ranks";
-  case Aspect::priority:
-    return "priority";
-  }
-  return "?";
-}
+constexpr std::array<std::string_view, 14> kAspects{"the kind of collective",
+                                                    "op",
+                                                    "root",
+                                                    "prescale",
+                                                    "postscale",
+                                                    "the type that is sent",
+                                                    "device",
+                                                    "the number of tensors",
+                                                    "the name",
+                                                    "dtype",
+                                                    "shape",
+                                                    "place in a GradientArena of the device",
+                                                    "ranks",
+                                                    "priority"};
+static_assert(kAspects.size() == static_cast<std::size_t>(Aspect::priority) + 1, "one name an aspect");
 
 std::string spell_list(const std::vector<std::int32_t>& numbers) {
   std::string text = "[";
@@ -153,7 +138,7 @@ std::optional<Difference> first_difference(const Signature& a, const Signature& 
 }
 
 std::string describe(const Difference& difference) {
-  std::string text = name_of(difference.aspect);
+  std::string text(kolo::detail::name_of(kAspects, difference.aspect));
   if (difference.grouped) text += " of tensor " + std::to_string(difference.tensor);
   return text;
 }
@@ -194,12 +179,6 @@ std::string describe_value(const Signature& signature, const Difference& differe
   if (difference.aspect == Aspect::place) return describe_place(tensor.place);
   return difference.aspect == Aspect::dtype ? std::string(to_string(tensor.dtype))
                                             : spell_shape(signature.kind, tensor);
-}
-
-std::string describe_difference(const Signature& a, const Signature& b) {
-  const auto difference = first_difference(a, b);
-  if (!difference) return "";
-  return describe(*difference) + " " + describe_value(a, *difference) + " against " + describe_value(b, *difference);
 }
 
 std::string describe_ranks(const std::vector<std::int32_t>& ascending) {

@@ -118,8 +118,6 @@ std::optional<Difference> first_difference(const Signature& a, const Signature& 
 std::string describe(const Difference& difference);
 /// The value of that aspect in one signature: "[3, 4]", "float32", "average". "none" when it has no such tensor.
 std::string describe_value(const Signature& signature, const Difference& difference);
-/// A text of the difference of two signatures: "shape [3, 4] against [4, 3]". Empty when they are equal.
-std::string describe_difference(const Signature& a, const Signature& b);
 
 /// "rank 3", "ranks 0 and 2-5 and 9": ascending numbers with runs of three or more closed up. "no rank" for none.
 std::string describe_ranks(const std::vector<std::int32_t>& ascending);

@@ -102,7 +102,7 @@ class Backend {
   [[nodiscard]] virtual std::string route(const Run& /*run*/) const { return {}; }
   /// Where a piece of a run of such a job is reduced, by what, and why, for the log: "on the CPU, through slots,
   /// because ...". Not where a job has been started already.
-  [[nodiscard]] virtual std::string placement(const Job& /*job*/, const Run& /*run*/, const Piece& /*piece*/) {
+  [[nodiscard]] virtual std::string explain_route(const Job& /*job*/, const Run& /*run*/, const Piece& /*piece*/) {
     return {};
   }
   /// Queues a job. Jobs of one set run in the order they were started, on every rank the same; several may overlap.

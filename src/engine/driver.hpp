@@ -248,12 +248,4 @@ class KOLO_SCOPED_CAPABILITY DriverLock {
   Driver& driver_;
 };
 
-/// Whether the table has this move.
-[[nodiscard]] constexpr bool is_legal(Driver::State from, Driver::State to) noexcept {
-  for (const Driver::Move& move : Driver::kMoves) {
-    if (move.from == from && move.to == to) return true;
-  }
-  return false;
-}
-
 }  // namespace kolo::engine

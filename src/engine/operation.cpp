@@ -15,12 +15,6 @@ namespace kolo::detail {
 
 namespace {
 
-Shape with_rows(std::int64_t rows, const Shape& row) {
-  std::int64_t extents[Shape::kMaxRank + 1] = {rows};
-  std::copy(row.begin(), row.end(), extents + 1);
-  return {extents, row.rank() + 1};
-}
-
 /// With or without splits, an all-to-all is one to its caller.
 std::string describe(const OutputLabel& whose, core::CollectiveKind kind) {
   if (whose.call) return "call " + std::to_string(*whose.call) + " of " + base::quoted(whose.name);
@@ -30,6 +24,12 @@ std::string describe(const OutputLabel& whose, core::CollectiveKind kind) {
 }
 
 }  // namespace
+
+Shape with_rows(std::int64_t rows, const Shape& row) {
+  std::int64_t extents[Shape::kMaxRank + 1] = {rows};
+  std::copy(row.begin(), row.end(), extents + 1);
+  return {extents, row.rank() + 1};
+}
 
 std::byte* Output::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
                              std::byte* given, const OutputLabel& whose) {

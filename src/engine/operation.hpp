@@ -68,6 +68,9 @@ struct OutputLabel {
   std::optional<std::size_t> call;
 };
 
+/// The shape of so many rows.
+Shape with_rows(std::int64_t rows, const Shape& row);
+
 /// Where the result for one tensor goes.
 struct Output : OutputPlan {
   Tensor result;                          ///< (of known size: made at the call)

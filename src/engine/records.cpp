@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/records.hpp"
 
+#include <array>
 #include <cstddef>
+
+#include <kolo/names.hpp>
 
 #include "base/check.hpp"
 #include "base/quote.hpp"
@@ -15,25 +18,15 @@ std::string count_of(std::size_t count, const std::string& what, const std::stri
   return std::to_string(count) + " " + (count == 1 ? what : plural);
 }
 
-const char* reason_of(control::PlanEnd why) {
-  switch (why) {
-  case control::PlanEnd::new_plan:
-    return "the last steps were others, and a new plan follows";
-  case control::PlanEnd::waited_for:
-    return "a rank waits for a part of a batch, and lacks the rest";
-  case control::PlanEnd::signature:
-    return "a tensor of it has another signature";
-  case control::PlanEnd::failed:
-    return "ranks disagree about a tensor of it";
-  case control::PlanEnd::evicted:
-    return "there are more names than KOLO_CACHE_CAPACITY";
-  case control::PlanEnd::departed:
-    return "a rank has left";
-  case control::PlanEnd::joined:
-    return "a rank has joined";
-  }
-  KOLO_UNREACHABLE();
-}
+/// By PlanEnd.
+constexpr std::array<std::string_view, 7> kPlanEnds{"the last steps were others, and a new plan follows",
+                                                    "a rank waits for a part of a batch, and lacks the rest",
+                                                    "a tensor of it has another signature",
+                                                    "ranks disagree about a tensor of it",
+                                                    "there are more names than KOLO_CACHE_CAPACITY",
+                                                    "a rank has left",
+                                                    "a rank has joined"};
+static_assert(kPlanEnds.size() == static_cast<std::size_t>(control::PlanEnd::joined) + 1, "one reason a way to end");
 
 /// `"w"`, `"w" of the group "gradients"`, `an unnamed tensor`.
 std::string name_of_tensor(const Operation& operation, std::size_t tensor) {
@@ -54,7 +47,8 @@ std::string record_of(const control::PlanDefined& plan) {
 }
 
 std::string record_of(const control::PlanVoided& plan) {
-  return "plan " + std::to_string(plan.plan) + " is no longer used: " + reason_of(plan.why);
+  return "plan " + std::to_string(plan.plan) +
+         " is no longer used: " + std::string(kolo::detail::name_of(kPlanEnds, plan.why));
 }
 
 std::string record_of(const Batch& batch, std::uint32_t plan_key, const data::Backend& backend) {
@@ -99,7 +93,7 @@ std::vector<std::string> TensorRoutes::records_of(const Batch& batch, const data
       if (!said_.insert(std::to_string(batch.job.set) + " " + tensor).second) continue;
       const std::size_t bytes = static_cast<std::size_t>(run.pieces[k].elements) * size_of(run.dtype);
       records.push_back(tensor + ", " + std::to_string(bytes) +
-                        " bytes: " + backend.placement(batch.job, run, run.pieces[k]));
+                        " bytes: " + backend.explain_route(batch.job, run, run.pieces[k]));
     }
   }
   return records;

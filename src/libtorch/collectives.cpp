@@ -40,36 +40,6 @@ void in_place(const Group& group, const std::string& caller, const at::Tensor& t
   mark_changed(tensor);
 }
 
-at::ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-  case DType::boolean:
-    return at::kBool;
-  case DType::int8:
-    return at::kChar;
-  case DType::int16:
-    return at::kShort;
-  case DType::int32:
-    return at::kInt;
-  case DType::int64:
-    return at::kLong;
-  case DType::uint8:
-    return at::kByte;
-  case DType::float16:
-    return at::kHalf;
-  case DType::bfloat16:
-    return at::kBFloat16;
-  case DType::float32:
-    return at::kFloat;
-  case DType::float64:
-    return at::kDouble;
-  case DType::uint16:
-  case DType::uint32:
-  case DType::uint64:
-    break;
-  }
-  throw Error(ErrorCode::unsupported, "LibTorch has no tensors of " + std::string(to_string(dtype)));
-}
-
 // A LibTorch tensor of a result's memory, which it owns from then on.
 at::Tensor adopt(kolo::Tensor result, bool complex) {
   const at::ScalarType type = scalar_type_of(result.dtype());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <kolo/error.hpp>
@@ -12,6 +13,19 @@
 
 namespace kolo::libtorch {
 namespace {
+
+constexpr std::pair<at::ScalarType, DType> kTypes[] = {{at::kBool, DType::boolean},
+                                                       {at::kByte, DType::uint8},
+                                                       {at::kChar, DType::int8},
+                                                       {at::kShort, DType::int16},
+                                                       {at::kInt, DType::int32},
+                                                       {at::kLong, DType::int64},
+                                                       {at::kHalf, DType::float16},
+                                                       {at::kBFloat16, DType::bfloat16},
+                                                       {at::kFloat, DType::float32},
+                                                       {at::kDouble, DType::float64},
+                                                       {at::kComplexFloat, DType::float32},
+                                                       {at::kComplexDouble, DType::float64}};
 
 std::string list(c10::IntArrayRef numbers) {
   std::string text = "[";
@@ -54,33 +68,18 @@ DType dtype_of(std::string_view what, const at::Tensor& tensor) {
                 std::string(what) + " is sparse, quantized or otherwise not plain memory; only dense tensors are "
                                     "supported");
   }
-  switch (tensor.scalar_type()) {
-  case at::kBool:
-    return DType::boolean;
-  case at::kByte:
-    return DType::uint8;
-  case at::kChar:
-    return DType::int8;
-  case at::kShort:
-    return DType::int16;
-  case at::kInt:
-    return DType::int32;
-  case at::kLong:
-    return DType::int64;
-  case at::kHalf:
-    return DType::float16;
-  case at::kBFloat16:
-    return DType::bfloat16;
-  case at::kFloat:
-  case at::kComplexFloat:
-    return DType::float32;
-  case at::kDouble:
-  case at::kComplexDouble:
-    return DType::float64;
-  default:
-    throw Error(ErrorCode::unsupported, std::string(what) + " is of LibTorch's type " +
-                                            c10::toString(tensor.scalar_type()) + ", which Kolo has none for");
+  for (const auto& [theirs, ours] : kTypes) {
+    if (theirs == tensor.scalar_type()) return ours;
   }
+  throw Error(ErrorCode::unsupported, std::string(what) + " is of LibTorch's type " +
+                                          c10::toString(tensor.scalar_type()) + ", which Kolo has none for");
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  for (const auto& [theirs, ours] : kTypes) {
+    if (ours == dtype) return theirs;
+  }
+  throw Error(ErrorCode::unsupported, "LibTorch has no tensors of " + std::string(to_string(dtype)));
 }
 
 std::string describe(const at::Tensor& tensor) {

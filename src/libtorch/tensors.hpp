@@ -16,6 +16,9 @@ namespace kolo::libtorch {
 /// types that Kolo has none for, and for sparse, quantized and other tensors that are not plain memory.
 DType dtype_of(std::string_view what, const at::Tensor& tensor);
 
+/// LibTorch's type of such elements. Throws `Error` (unsupported) where it has none.
+at::ScalarType scalar_type_of(DType dtype);
+
 /// "float32 [64, 32]", and where they are not those of a contiguous tensor, " strides [1, 64]"; " cuda" off the CPU.
 std::string describe(const at::Tensor& tensor);
 

@@ -36,19 +36,6 @@ void broadcast_all(const Group& group, const std::string& caller, Span<const Nam
   wait_all(handles);
 }
 
-void broadcast_list(const Group& group, const std::string& caller, Span<const NamedView> tensors, int root) {
-  std::vector<std::string_view> names;
-  std::vector<std::string> entries{"root " + std::to_string(root)};
-  for (const NamedView& tensor : tensors) {
-    names.push_back(tensor.name);
-    entries.push_back(optimizer::describe(tensor.name, tensor.view));
-  }
-  optimizer::check_names(caller, names);
-  optimizer::check_root(caller, group, root);
-  check_agreement(group, caller, entries);
-  broadcast_all(group, caller, tensors, root);
-}
-
 double sum_of_squares(const TensorView& view) {
   double sum = 0;
   optimizer::with_type(view, [&](auto zero) {
@@ -61,16 +48,17 @@ double sum_of_squares(const TensorView& view) {
 
 }  // namespace
 
-void broadcast_parameters(const Group& group, Span<const Parameter> parameters, int root) {
-  std::vector<NamedView> values;
-  for (const Parameter& parameter : parameters) {
-    values.push_back({parameter.name, parameter.value});
+void detail::broadcast_list(const Group& group, const std::string& caller, Span<const NamedView> tensors, int root) {
+  std::vector<std::string_view> names;
+  std::vector<std::string> entries{"root " + std::to_string(root)};
+  for (const NamedView& tensor : tensors) {
+    names.push_back(tensor.name);
+    entries.push_back(optimizer::describe(tensor.name, tensor.view));
   }
-  broadcast_list(group, "broadcast_parameters", values, root);
-}
-
-void detail::broadcast_state(const Group& group, Span<const NamedView> state, int root) {
-  broadcast_list(group, "broadcast_optimizer_state", state, root);
+  optimizer::check_names(caller, names);
+  optimizer::check_root(caller, group, root);
+  check_agreement(group, caller, entries);
+  broadcast_all(group, caller, tensors, root);
 }
 
 double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {

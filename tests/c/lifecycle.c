@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts and ends, right and wrong ones: contexts that are gone, forks, callbacks, stores and sinks of the program. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, sem_timedwait */
+#include <errno.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -77,7 +79,7 @@ static void ranks_of_this_program(void) {
 
 /* A store in memory that two processes share. */
 typedef struct shared {
-  volatile int is_set;
+  sem_t is_set;
   char value[4096];
   size_t bytes;
 } shared;
@@ -87,19 +89,20 @@ static kolo_status set(void* store, const char* key, const void* value, size_t b
   CHECK(strcmp(key, "kolo/rank-0") == 0 && bytes < sizeof to->value);
   memcpy(to->value, value, bytes);
   to->bytes = bytes;
-  __sync_synchronize();
-  to->is_set = 1;
+  CHECK(sem_post(&to->is_set) == 0);
   return KOLO_OK;
 }
 static kolo_status get(void* store, const char* key, double seconds, void* value, size_t capacity, size_t* bytes) {
-  const shared* const from = (const shared*)store;
-  const struct timespec pause = {0, 1000000};
+  shared* const from = (shared*)store;
+  struct timespec until;
   CHECK(strcmp(key, "kolo/rank-0") == 0 && capacity >= sizeof from->value);
-  for (; from->is_set == 0; seconds -= 0.001) {
-    if (seconds <= 0) return KOLO_PENDING;
-    nanosleep(&pause, NULL);
+  CHECK(clock_gettime(CLOCK_REALTIME, &until) == 0);
+  until.tv_sec += (time_t)seconds + 1;
+  while (sem_timedwait(&from->is_set, &until) != 0) {
+    if (errno == ETIMEDOUT) return KOLO_PENDING;
+    CHECK(errno == EINTR);
   }
-  __sync_synchronize();
+  CHECK(sem_post(&from->is_set) == 0); /* for the next call */
   memcpy(value, from->value, from->bytes);
   *bytes = from->bytes;
   return KOLO_OK;
@@ -146,6 +149,7 @@ static void on_two_processes(void (*run)(void* memory, int32_t rank), void* memo
   int status = -1;
   pid_t child;
   memset(memory, 0, sizeof(shared));
+  CHECK(sem_init(&((shared*)memory)->is_set, 1, 0) == 0);
   child = fork();
   if (child == 0) {
     run(memory, 1);

@@ -54,7 +54,8 @@ constexpr Shortcut::Tag kTag = 7;
 
 /// Where a rank's input lies: in the line if it fits there.
 std::byte* place(const End& end, int rank, std::size_t bytes) {
-  return bytes <= core::ShortcutMemory::kRoom ? end.memory.room(rank, end.call) : end.memory.payload(rank, end.call);
+  return bytes <= core::ShortcutMemory::kInlineBytes ? end.memory.inlined(rank, end.call)
+                                                     : end.memory.payload(rank, end.call);
 }
 
 void say(End& end, core::Round call, Shortcut::Tag tag, const void* input, std::size_t bytes) {

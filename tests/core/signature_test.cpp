@@ -19,6 +19,12 @@ Signature allreduce_of(DType dtype, Shape shape) {
   return signature;
 }
 
+std::string describe_difference(const Signature& a, const Signature& b) {
+  const auto difference = first_difference(a, b);
+  if (!difference) return "";
+  return describe(*difference) + " " + describe_value(a, *difference) + " against " + describe_value(b, *difference);
+}
+
 TEST(Signature, DescribesItself) {
   EXPECT_EQ(describe(allreduce_of(DType::float32, Shape{3, 4})), "allreduce of float32 [3, 4], op sum");
   Signature broadcast = allreduce_of(DType::int8, Shape{2});

@@ -21,6 +21,14 @@
 namespace kolo::engine {
 namespace {
 
+/// Whether the table has this move.
+bool is_legal(Driver::State from, Driver::State to) {
+  for (const Driver::Move& move : Driver::kMoves) {
+    if (move.from == from && move.to == to) return true;
+  }
+  return false;
+}
+
 using State = Driver::State;
 
 constexpr std::array<State, Driver::kStates> kAll{State::asleep,  State::napping, State::beside, State::background,

@@ -673,7 +673,7 @@ class World {
     sequence.shortcut->words.begin(sequence.made);
     const std::uint64_t input = input_of(rank, sequence.made);
     const core::ShortcutMemory& memory = sequence.shortcut->memory;
-    std::memcpy(memory.room(memory.local_rank(), sequence.made), &input, sizeof input);
+    std::memcpy(memory.inlined(memory.local_rank(), sequence.made), &input, sizeof input);
     sequence.shortcut->words.speak(static_cast<control::Shortcut::Tag>(signature));
     schedule(r.waiting.due, Event::Kind::tick, rank);
     wake_callers(set);
@@ -710,7 +710,7 @@ class World {
     const core::ShortcutMemory& memory = ranks_[index(rank)].sequences[set].shortcut->memory;
     for (std::size_t place = 0; place < members_[set].size(); ++place) {
       std::uint64_t input = 0;
-      std::memcpy(&input, memory.room(static_cast<int>(place), number), sizeof input);
+      std::memcpy(&input, memory.inlined(static_cast<int>(place), number), sizeof input);
       if (input == input_of(members_[set][place], number)) continue;
       return violate("rank " + std::to_string(rank) + " does not find the input of rank " +
                      std::to_string(members_[set][place]) + " to call " + std::to_string(number));

@@ -93,7 +93,7 @@ std::string CpuBackend::route(const data::Run& run) const {
   return std::string(collectives_.any(run.kind).route(run));
 }
 
-std::string CpuBackend::placement(const data::Job& /*job*/, const data::Run& run, const data::Piece& piece) {
+std::string CpuBackend::explain_route(const data::Job& /*job*/, const data::Run& run, const data::Piece& piece) {
   const std::string in_slots = "on the CPU, through slots, because ";
   if (topology_.size == 1) return "on the CPU, where it lies, because nobody else is in the group";
   const std::size_t bytes = static_cast<std::size_t>(piece.elements) * size_of(run.dtype);

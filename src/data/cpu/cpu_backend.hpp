@@ -69,7 +69,8 @@ class CpuBackend final : public data::Backend {
 
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string route(const data::Run& run) const override;
-  [[nodiscard]] std::string placement(const data::Job& job, const data::Run& run, const data::Piece& piece) override;
+  [[nodiscard]] std::string explain_route(const data::Job& job, const data::Run& run,
+                                          const data::Piece& piece) override;
   void start(data::Job& job) override;
   data::Progress progress(std::vector<data::Job*>& finished) override;
   [[nodiscard]] std::optional<std::vector<int>> awaited() const override;

@@ -40,28 +40,28 @@ void CpuSmallCalls::take(const SmallCall& call) {
 void CpuSmallCalls::expect_next() noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
-  base::claim_lines(&memory_.word(own(), number_ + 1), sizeof(core::ShortcutMemory::Word) + memory_.kRoom);
-  if (laid_out_ <= memory_.kRoom || laid_out_ >= kLong) return;
+  base::claim_lines(&memory_.word(own(), number_ + 1), sizeof(core::ShortcutMemory::Word) + memory_.kInlineBytes);
+  if (laid_out_ <= memory_.kInlineBytes || laid_out_ >= kLong) return;
   base::claim_lines(memory_.payload(own(), number_ + 1), std::min(laid_out_, kMost));
 }
 
 // ---------------------------------------------------------------- what parts share
 
 bool CpuSmallCalls::fits(std::size_t bytes, std::size_t head) const noexcept {
-  return bytes <= memory_.kRoom - head || bytes <= memory_.capacity();
+  return bytes <= memory_.kInlineBytes - head || bytes <= memory_.capacity();
 }
 
 std::byte* CpuSmallCalls::input_of(int rank, std::size_t bytes, std::size_t head) const noexcept {
-  return bytes <= memory_.kRoom - head ? memory_.room(rank, number_) + head : memory_.payload(rank, number_);
+  return bytes <= memory_.kInlineBytes - head ? memory_.inlined(rank, number_) + head : memory_.payload(rank, number_);
 }
 
 void CpuSmallCalls::write_head(Head head) const noexcept {
-  std::memcpy(memory_.room(own(), number_), &head, sizeof head);
+  std::memcpy(memory_.inlined(own(), number_), &head, sizeof head);
 }
 
 CpuSmallCalls::Head CpuSmallCalls::head_of(int rank) const noexcept {
   Head head = 0;
-  std::memcpy(&head, memory_.room(rank, number_), sizeof head);
+  std::memcpy(&head, memory_.inlined(rank, number_), sizeof head);
   return head;
 }
 

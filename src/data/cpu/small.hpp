@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small calls (data/small_calls.hpp) on the CPU. An input lies in its rank's room, or in its payload if it is longer.
-// Each kind of collective that offers this route has a `SmallPart`, which its row of the registry names: what it copies
-// for its peers, and what it takes of their inputs. This file has what the parts share.
+// Small calls (data/small_calls.hpp) on the CPU. A short input lies beside its rank's word, a longer one in its
+// payload. Each kind of collective that offers this route has a `SmallPart`, which its row of the registry names: what
+// it copies for its peers, and what it takes of their inputs. This file has what the parts share.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ class CpuSmallCalls final : public SmallCalls {
   [[nodiscard]] int ranks() const noexcept { return memory_.ranks(); }
   [[nodiscard]] int own() const noexcept { return memory_.local_rank(); }
   [[nodiscard]] bool is_root(const SmallCall& call) const noexcept { return call.root == own(); }
-  /// An input lies in the room, behind `head` bytes, or in the payload.
+  /// A short input lies beside the word, behind `head` bytes; a longer one in the payload.
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t head = 0) const noexcept;
   [[nodiscard]] std::byte* input_of(int rank, std::size_t bytes, std::size_t head = 0) const noexcept;
   void write_head(Head head) const noexcept;

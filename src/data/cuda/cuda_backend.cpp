@@ -13,9 +13,9 @@
 #include "data/cuda/copies.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/equipment.hpp"
+#include "data/cuda/explain_route.hpp"
 #include "data/cuda/kernels.hpp"
 #include "data/cuda/open_job.hpp"
-#include "data/cuda/placement.hpp"
 
 namespace kolo::cuda {
 namespace {
@@ -182,9 +182,9 @@ StepLimits CudaBackend::limits_of(const SetOnDevice& set, const data::Job& job) 
   return limits;
 }
 
-std::string CudaBackend::placement(const data::Job& job, const data::Run& run, const data::Piece& piece) {
+std::string CudaBackend::explain_route(const data::Job& job, const data::Run& run, const data::Piece& piece) {
   return "on cuda:" + std::to_string(device_.index()) + " by " + (options_.staged ? "pinned memory" : "NCCL") + ", " +
-         placement_of(StepPlanner(limits_of(*sets_.at(job.set), job)), run, piece);
+         cuda::explain_route(StepPlanner(limits_of(*sets_.at(job.set), job)), run, piece);
 }
 
 /// Plans the first batch that is not planned yet. What ranks must tell each other for it is said when all that was

@@ -145,7 +145,8 @@ class CudaBackend final : public data::DeviceBackend {
   // data::DeviceBackend
   int bind() override;
   [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] std::string placement(const data::Job& job, const data::Run& run, const data::Piece& piece) override;
+  [[nodiscard]] std::string explain_route(const data::Job& job, const data::Run& run,
+                                          const data::Piece& piece) override;
   void check_usable(Device device, const core::Signature& signature) override;
   void check_usable(Device device) override;
   [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;

@@ -2,6 +2,7 @@
 #include "data/cuda/nccl_carrier.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <thread>
 
@@ -13,54 +14,18 @@
 namespace kolo::cuda {
 namespace {
 
-std::optional<ncclDataType_t> nccl_type(DType dtype) noexcept {
-  switch (dtype) {
-  case DType::int8:
-    return ncclInt8;
-  case DType::boolean:
-  case DType::uint8:
-    return ncclUint8;
-  case DType::int32:
-    return ncclInt32;
-  case DType::uint32:
-    return ncclUint32;
-  case DType::int64:
-    return ncclInt64;
-  case DType::uint64:
-    return ncclUint64;
-  case DType::float16:
-    return ncclFloat16;
-  case DType::bfloat16:
-    return ncclBfloat16;
-  case DType::float32:
-    return ncclFloat32;
-  case DType::float64:
-    return ncclFloat64;
-  case DType::int16:
-  case DType::uint16:
-    break;
-  }
-  return std::nullopt;
-}
+/// By DType; nothing: NCCL has no such type.
+constexpr std::array<std::optional<ncclDataType_t>, kDTypeCount> kNcclTypes{
+    ncclUint8,  ncclInt8,   std::nullopt, ncclInt32,    ncclInt64,   ncclUint8,  std::nullopt,
+    ncclUint32, ncclUint64, ncclFloat16,  ncclBfloat16, ncclFloat32, ncclFloat64};
+/// By ReduceOp, but for those that work on bits.
+constexpr std::array<ncclRedOp_t, 5> kNcclOps{ncclSum, ncclAvg, ncclMin, ncclMax, ncclProd};
+
+std::optional<ncclDataType_t> nccl_type(DType dtype) noexcept { return kNcclTypes[static_cast<std::size_t>(dtype)]; }
 
 ncclRedOp_t nccl_op(ReduceOp op) {
-  switch (op) {
-  case ReduceOp::sum:
-    return ncclSum;
-  case ReduceOp::min:
-    return ncclMin;
-  case ReduceOp::max:
-    return ncclMax;
-  case ReduceOp::product:
-    return ncclProd;
-  case ReduceOp::average:
-    return ncclAvg;
-  case ReduceOp::bit_and:
-  case ReduceOp::bit_or:
-  case ReduceOp::bit_xor:
-    break;
-  }
-  KOLO_UNREACHABLE();
+  KOLO_CHECK(op <= ReduceOp::product) << "NCCL has no operation " << to_string(op);
+  return kNcclOps[static_cast<std::size_t>(op)];
 }
 
 }  // namespace

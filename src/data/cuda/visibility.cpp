@@ -134,10 +134,6 @@ Visibility all_of(const std::vector<Gpu>& gpus) {
   return visible;
 }
 
-bool are_of_one_model(const std::vector<Gpu>& gpus) {
-  return std::all_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return gpu.name == gpus.front().name; });
-}
-
 std::string ends_the_list(const std::string& why) { return why + "; CUDA ends the list there"; }
 
 std::string without_dashes(std::string_view uuid) {
@@ -149,6 +145,10 @@ std::string without_dashes(std::string_view uuid) {
 }
 
 }  // namespace
+
+bool are_of_one_model(const std::vector<Gpu>& gpus) {
+  return std::all_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return gpu.name == gpus.front().name; });
+}
 
 Visibility visible_devices(const std::optional<std::string>& list, const std::vector<Gpu>& gpus) {
   if (!list) return all_of(gpus);

@@ -52,6 +52,9 @@ struct Visibility {
 /// What CUDA would show a process that starts with this value; nothing: the variable is not set.
 [[nodiscard]] Visibility visible_devices(const std::optional<std::string>& list, const std::vector<Gpu>& gpus);
 
+/// Then their order does not depend on CUDA_DEVICE_ORDER.
+[[nodiscard]] bool are_of_one_model(const std::vector<Gpu>& gpus);
+
 /// The process's number of a GPU (with `part`: of that part); nothing: it is not visible.
 [[nodiscard]] std::optional<int> number_in_process(const Visibility& visible, std::size_t gpu,
                                                    std::optional<std::size_t> part = {});

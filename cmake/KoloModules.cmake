@@ -15,12 +15,12 @@ configure_file(cmake/config.hpp.in include/kolo/config.hpp @ONLY)
 set(KOLO_INCLUDE_ROOTS "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${PROJECT_SOURCE_DIR}/src"
                        "${PROJECT_SOURCE_DIR}")
 
-# kolo_room(<name> [DIR <dir>] [FOLDERS <folders>...] [LIBS <targets>...] [DEFINITIONS <definitions>...])
+# kolo_module(<name> [DIR <dir>] [FOLDERS <folders>...] [LIBS <targets>...] [DEFINITIONS <definitions>...])
 # A module is an object library of all .cpp files in its folder (default: the current one), and in those folders of it
 # that are no modules of their own. Symbols are hidden unless marked KOLO_API. A module without .cpp files is headers
 # only and makes no target.
 # With KOLO_UNITY its files are compiled together: names in their unnamed namespaces must differ.
-function(kolo_room name)
+function(kolo_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIR" "FOLDERS;LIBS;DEFINITIONS")
   if(NOT arg_DIR)
     set(arg_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -33,16 +33,16 @@ function(kolo_room name)
   if(NOT sources)
     return()
   endif()
-  add_library(kolo_room_${name} OBJECT ${sources})
-  kolo_compile_module(kolo_room_${name})
-  target_include_directories(kolo_room_${name} PRIVATE ${KOLO_INCLUDE_ROOTS})
-  target_compile_definitions(kolo_room_${name} PRIVATE KOLO_VERSION_STRING="${PROJECT_VERSION}" ${arg_DEFINITIONS})
+  add_library(kolo_module_${name} OBJECT ${sources})
+  kolo_compile_module(kolo_module_${name})
+  target_include_directories(kolo_module_${name} PRIVATE ${KOLO_INCLUDE_ROOTS})
+  target_compile_definitions(kolo_module_${name} PRIVATE KOLO_VERSION_STRING="${PROJECT_VERSION}" ${arg_DEFINITIONS})
   if(KOLO_HAS_MPI)
-    target_compile_definitions(kolo_room_${name} PRIVATE KOLO_HAS_MPI=1)
+    target_compile_definitions(kolo_module_${name} PRIVATE KOLO_HAS_MPI=1)
   endif()
-  target_link_libraries(kolo_room_${name} PRIVATE kolo_build_flags Threads::Threads ${arg_LIBS})
-  set_property(GLOBAL APPEND PROPERTY KOLO_ROOMS ${name})
-  set_property(GLOBAL APPEND PROPERTY KOLO_ROOM_OBJECTS $<TARGET_OBJECTS:kolo_room_${name}>)
+  target_link_libraries(kolo_module_${name} PRIVATE kolo_build_flags Threads::Threads ${arg_LIBS})
+  set_property(GLOBAL APPEND PROPERTY KOLO_MODULES ${name})
+  set_property(GLOBAL APPEND PROPERTY KOLO_MODULE_OBJECTS $<TARGET_OBJECTS:kolo_module_${name}>)
 endfunction()
 
 # What most files include of the standard library.
@@ -89,7 +89,7 @@ endfunction()
 
 # The modules' objects with every symbol in reach, and what they link but for the device.
 function(kolo_internal_library name)
-  get_property(objects GLOBAL PROPERTY KOLO_ROOM_OBJECTS)
+  get_property(objects GLOBAL PROPERTY KOLO_MODULE_OBJECTS)
   add_library(${name} STATIC EXCLUDE_FROM_ALL ${objects})
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(${name} INTERFACE ${KOLO_INCLUDE_ROOTS})
@@ -111,7 +111,7 @@ endfunction()
 # unit tests and micro benchmarks. With CUDA also kolo_emulated: kolo_internal without the device, for tests that link
 # an emulated one.
 function(kolo_library)
-  get_property(objects GLOBAL PROPERTY KOLO_ROOM_OBJECTS)
+  get_property(objects GLOBAL PROPERTY KOLO_MODULE_OBJECTS)
   if(NOT objects)
     message(STATUS "Kolo has no sources yet: no library, no programs")
     return()

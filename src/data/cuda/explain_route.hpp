@@ -10,6 +10,6 @@
 namespace kolo::cuda {
 
 /// "through a fusion buffer, because ...", "where it lies, because ...".
-[[nodiscard]] std::string placement_of(const StepPlanner& steps, const data::Run& run, const data::Piece& piece);
+[[nodiscard]] std::string explain_route(const StepPlanner& steps, const data::Run& run, const data::Piece& piece);
 
 }  // namespace kolo::cuda

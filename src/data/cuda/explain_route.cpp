@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/cuda/placement.hpp"
+#include "data/cuda/explain_route.hpp"
 
 #include "core/collectives.hpp"
 
@@ -11,7 +11,7 @@ std::string in_place(const std::string& why) { return "where it lies, because " 
 
 }  // namespace
 
-std::string placement_of(const StepPlanner& steps, const data::Run& run, const data::Piece& piece) {
+std::string explain_route(const StepPlanner& steps, const data::Run& run, const data::Piece& piece) {
   const StepLimits& limits = steps.limits();
   if (!limits.direct) return in_buffer("the CPU reduces what is in one (KOLO_GPU_BACKEND is staged)");
   if (!core::traits_of(run.kind).reduces) return in_place("it is moved, not reduced");
