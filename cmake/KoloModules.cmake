@@ -56,6 +56,8 @@ set(KOLO_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> 
 function(kolo_compile_module target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                              VISIBILITY_INLINES_HIDDEN ON CXX_EXTENSIONS OFF)
+  # A context may be shut down at exit, after statics of the library would have been destroyed: there must be none.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wexit-time-destructors>)
   kolo_compile_together(${target} 16)
   if(NOT KOLO_UNITY OR CMAKE_DISABLE_PRECOMPILE_HEADERS OR KOLO_COVERAGE)
     return()
