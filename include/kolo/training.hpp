@@ -8,5 +8,6 @@
 #include <kolo/optimizers.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/sampler.hpp>
+#include <kolo/sharded_optimizer.hpp>
 
 #endif  // KOLO_TRAINING_HPP

@@ -3,8 +3,8 @@
 // One set's sequence of calls without a name, as far as all present members have made it. Calls go into the log in the
 // order of their numbers; the next is `run() + 1`. Plain data.
 //
-// After `cut` no call beyond `last()` can run, and none is in the queue: it is the last call of a rank that has left, or
-// the last that the others had made meanwhile, if that rank had joined.
+// After `cut` no call beyond `last()` can run, and none is in the queue: it is the last call of a rank that has left,
+// or the last that the others had made meanwhile, if that rank had joined.
 // Ranks that have joined contribute to the calls that they had made, and to no later ones.
 #pragma once
 
