@@ -21,6 +21,7 @@
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
+#include <kolo/loss_scaler.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
@@ -99,6 +100,9 @@ class KOLO_API GradientReducer {
   /// with gradients of zero. Averages are over the others. Returns whether the optimizer is to step now; false: no rank
   /// has data any more, and all follow. Between steps.
   [[nodiscard]] bool follow_step();
+  /// Of gradients that have been reduced, in float32 or float64 in memory of the CPU (else unsupported): divides them
+  /// by `scale`. Returns whether all were finite; with pieces this rank's.
+  [[nodiscard]] bool unscale(double scale);
   /// Tells the engine that the step has ended. Call it after the optimizer's own step.
   void end_step();
   /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
@@ -201,6 +205,20 @@ class DistributedOptimizer {
     optimizer_->step();
     reducer_.end_step();
     return true;
+  }
+  /// The same where the loss was multiplied by `scaler.scale()`: divides the gradients by it. If one is not finite the
+  /// optimizer does not step, on any rank. Tells the scaler. Returns whether the optimizer has stepped.
+  bool step(LossScaler& scaler) {
+    if (!reducer_.finish_micro_step()) {
+      return false;
+    }
+    const bool is_finite = reducer_.unscale(scaler.scale());
+    if (is_finite) {
+      optimizer_->step();
+    }
+    scaler.update(!is_finite);
+    reducer_.end_step();
+    return is_finite;
   }
   /// `begin_micro_step(samples)` and `step()`, where no gradient was announced before. An error with accumulation_steps
   /// above 1, where samples must be known before the backward pass.

@@ -23,6 +23,7 @@
 #include <kolo/context.hpp>
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/export.hpp>
+#include <kolo/loss_scaler.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
@@ -65,11 +66,15 @@ class KOLO_API ParameterShards {
   [[nodiscard]] GradientReducer& reducer();
   /// Zeroes all gradients; between the micro-steps of one step it does nothing.
   void zero_grad();
-  /// After the reduction, before the optimizer's own step: waits for the last step's values, and clips.
-  void before_step();
+  /// After the reduction, before the optimizer's own step: waits for the last step's values, divides the gradients by
+  /// `scale`, where it is given, and clips. Returns whether the optimizer is to step: not if a gradient of any rank was
+  /// infinite or no number while there is a scale.
+  [[nodiscard]] bool before_step(std::optional<double> scale = std::nullopt);
   /// After the optimizer's own step: gives the other ranks this rank's values, and ends the step. Waits for theirs, but
   /// with `gather_late`.
   void after_step();
+  /// In place of the optimizer's own step and `after_step`.
+  void skip_step();
   /// See `ShardedOptimizer`.
   void wait_parameter(std::size_t index);
   void wait_parameters();
@@ -117,11 +122,16 @@ class ShardedOptimizer {
     return step();
   }
   bool flush() { return shards_.reducer().flush() && apply(); }
+  bool step(LossScaler& scaler) { return shards_.reducer().finish_micro_step() && apply(&scaler); }
 
   /// This rank is out of data: takes part in the others' steps, with nothing, until all ranks have joined. Averages are
   /// over the ranks that have data. Every rank calls it at the end, between steps. Throws what `step` throws.
   void join() {
     while (shards_.reducer().follow_step()) apply();
+  }
+  /// The same where the others call `step(scaler)`.
+  void join(LossScaler& scaler) {
+    while (shards_.reducer().follow_step()) apply(&scaler);
   }
 
   /// Waits until all ranks' values of parameter `index` (of the list given) have come; at once for a buffer.
@@ -129,7 +139,8 @@ class ShardedOptimizer {
   /// Waits for all of them.
   void wait_parameters() { shards_.wait_parameters(); }
 
-  /// The norm of all gradients before the last step clipped them; nothing without `max_norm`, or before the first step.
+  /// The norm of all gradients before the last step clipped them; nothing before the first step, or with neither
+  /// `max_norm` nor a scaler.
   [[nodiscard]] std::optional<double> norm() const { return shards_.norm(); }
   /// The optimizer over this rank's pieces: to change its learning rate, or to save its state.
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
@@ -137,8 +148,13 @@ class ShardedOptimizer {
   [[nodiscard]] Span<const Parameter> pieces() const { return shards_.pieces(); }
 
  private:
-  bool apply() {
-    shards_.before_step();
+  bool apply(LossScaler* scaler = nullptr) {
+    const bool steps = shards_.before_step(scaler == nullptr ? std::nullopt : std::optional<double>(scaler->scale()));
+    if (scaler != nullptr) scaler->update(!steps);
+    if (!steps) {
+      shards_.skip_step();
+      return false;
+    }
     optimizer_.step();
     shards_.after_step();
     return true;

@@ -5,6 +5,7 @@
 #define KOLO_TRAINING_HPP
 
 #include <kolo/distributed_optimizer.hpp>
+#include <kolo/loss_scaler.hpp>
 #include <kolo/optimizers.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/sampler.hpp>

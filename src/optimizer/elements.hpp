@@ -60,6 +60,9 @@ void scale(const TensorView& view, double factor);
 /// Divides every element, and multiplies it by `factor`, as a reduction ends an average. The view was checked.
 void divide(const TensorView& view, double divisor, double factor);
 
+/// Divides every element by a power of two, or any number. Whether all were finite. The view was checked.
+bool unscale(const TensorView& view, double by);
+
 /// The sum of the elements' squares, in double. The view was checked.
 double squares(const TensorView& view);
 

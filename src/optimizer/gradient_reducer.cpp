@@ -600,6 +600,17 @@ bool GradientReducer::follow_step() {
 
 void GradientReducer::end_step() { kolo::end_step(impl().group); }
 
+bool GradientReducer::unscale(double scale) {
+  bool is_finite = true;
+  impl().for_each_view([&](const Gradient& gradient) {
+    const TensorView& view = gradient.piece ? *gradient.piece : *gradient.view;
+    const auto what = [&gradient] { return "the gradient of " + quoted_name(gradient.name); };
+    optimizer::check_computable("LossScaler", what, view);
+    is_finite = optimizer::unscale(view, scale) && is_finite;
+  });
+  return is_finite;
+}
+
 bool GradientReducer::may_zero() const {
   if (!impl().handles.empty()) {
     misused("DistributedOptimizer: zero_grad() while gradients are being reduced; step() or synchronize() comes first");

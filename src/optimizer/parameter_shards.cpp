@@ -59,7 +59,6 @@ struct ParameterShards::Impl {
                              Call::allgather_into(value, row_of(parameter.value), gather));
       if (value.elements() > 0) pieces.push_back({parameter.name, value, shard.piece});
     }
-    if (!options.max_norm) return;
     AllreduceOptions sum;
     sum.timeout = options.reduction.timeout;
     sum_squares = prepare(group, options.reduction.name + " (norm)", Call::allreduce(view(&squares, 1), sum));
@@ -116,11 +115,15 @@ struct ParameterShards::Impl {
     if (shard.gathering.valid()) Handle(std::move(shard.gathering)).wait();
   }
 
-  void clip() {
+  /// Of all gradients; no number, or infinite, if one of any rank is.
+  double norm_of_all() {
     squares = 0;
     for (const Parameter& piece : pieces) squares += optimizer::squares(*piece.gradient);
     sum_squares.start().wait();
-    norm = std::sqrt(squares);
+    return std::sqrt(squares);
+  }
+
+  void clip() {
     const double factor = *options.max_norm / (*norm + 1e-6);
     if (!(factor < 1)) return;
     for (const Parameter& piece : pieces) optimizer::scale(*piece.gradient, factor);
@@ -150,9 +153,14 @@ void ParameterShards::zero_grad() {
   }
 }
 
-void ParameterShards::before_step() {
+bool ParameterShards::before_step(std::optional<double> scale) {
   impl().wait_all_shards();
+  if (scale) static_cast<void>(impl_->reducer.unscale(*scale));  // the norm tells of all ranks
+  if (!scale && !impl_->options.max_norm) return true;
+  impl_->norm = impl_->norm_of_all();
+  if (scale && !std::isfinite(*impl_->norm)) return false;
   if (impl_->options.max_norm) impl_->clip();
+  return true;
 }
 
 void ParameterShards::after_step() {
@@ -162,6 +170,8 @@ void ParameterShards::after_step() {
   impl_->reducer.end_step();
   if (!impl_->options.gather_late) impl_->wait_all_shards();
 }
+
+void ParameterShards::skip_step() { impl().reducer.end_step(); }
 
 void ParameterShards::wait_parameter(std::size_t index) {
   if (index >= impl().shards.size()) {
