@@ -17,7 +17,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include <kolo/context.hpp>
@@ -28,27 +27,37 @@
 
 namespace kolo {
 
+using AllreduceOptions = ReductionOptions<struct OfAllreduce>;  ///< of `allreduce`, plain, grouped and prepared
+using ReduceOptions = ReductionOptions<struct OfReduce>;
+using ReduceScatterOptions = ReductionOptions<struct OfReduceScatter>;
+using BroadcastOptions = MoveOptions<struct OfBroadcast>;
+using AllgatherOptions = MoveOptions<struct OfAllgather>;
+using GatherOptions = MoveOptions<struct OfGather>;
+using ScatterOptions = MoveOptions<struct OfScatter>;  ///< of `scatter_into`
+using AlltoallOptions = MoveOptions<struct OfAlltoall>;
+
 class Call;
 
 namespace detail {
 
-enum class CallKind : std::uint8_t {
-  allreduce,
-  broadcast,
-  reduce,
-  allgather,
-  gather,
-  scatter,
-  alltoall,
-  reduce_scatter,
-  barrier,
-  grouped_allreduce,  ///< of `members`
-  grouped,            ///< of `calls`
+/// The kinds of collectives. The numbers travel between ranks. The library's table of kinds has a row for each.
+enum class CollectiveKind : std::uint8_t {
+  allreduce = 0,
+  allgather = 1,
+  broadcast = 2,
+  barrier = 3,
+  alltoall = 4,         ///< the same number of rows to every rank
+  alltoall_splits = 5,  ///< the numbers of rows that each rank's splits give
+  reduce_scatter = 6,
+  add_process_set = 7,  ///< not for calls: the engine's own
+  reduce = 8,
+  gather = 9,
+  scatter = 10,
 };
 
 /// The parts of a call. A part that its kind does not use has the default.
 struct CallParts {
-  CallKind kind = CallKind::barrier;
+  CollectiveKind kind = CollectiveKind::barrier;
   bool in_place = false;     ///< `output` is the input, too, and there is no `input`
   bool owns_result = false;  ///< the library makes the memory of the result; there is no `output`
   ReduceOp op = ReduceOp::sum;
@@ -61,8 +70,8 @@ struct CallParts {
   std::optional<ConstTensorView> input = {};
   std::optional<TensorView> output = {};
   std::vector<std::int64_t> splits = {};
-  Span<const NamedView> members = {};
-  Span<const Call> calls = {};
+  std::optional<Span<const NamedView>> members = {};  ///< of a grouped all-reduce
+  std::optional<Span<const Call>> calls = {};         ///< of a grouped call, whose kind is theirs
 };
 
 }  // namespace detail
@@ -107,7 +116,7 @@ class Call {
   /// Copies the splits.
   static Call alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
                             const AlltoallOptions& options = {}) {
-    return into(Kind::alltoall, in, out, 0, options, splits);
+    return into(alltoall_by(splits), in, out, 0, options, splits);
   }
   static Call reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {}) {
     return into(Kind::reduce_scatter, in, out, 0, options);
@@ -131,7 +140,7 @@ class Call {
   }
   /// Copies the splits. Its future is a `Future<AlltoallResult>`.
   static Call alltoall(ConstTensorView in, Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {}) {
-    return owning(Kind::alltoall, in, 0, options, splits);
+    return owning(alltoall_by(splits), in, 0, options, splits);
   }
   static Call reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options = {}) {
     return owning(Kind::reduce_scatter, in, 0, options);
@@ -143,13 +152,13 @@ class Call {
   /// the call has been run, started or prepared.
   /// @{
   static Call grouped_allreduce(Span<const NamedView> members, const AllreduceOptions& options = {}) {
-    Call call(Kind::grouped_allreduce);
+    Call call(Kind::allreduce);
     call.take(options);
     call.parts_.members = members;
     return call;
   }
   static Call grouped(Span<const Call> calls) {
-    Call call(Kind::grouped);
+    Call call(Kind::barrier);
     call.parts_.calls = calls;
     return call;
   }
@@ -159,9 +168,13 @@ class Call {
   [[nodiscard]] const detail::CallParts& parts() const noexcept { return parts_; }
 
  private:
-  using Kind = detail::CallKind;
+  using Kind = detail::CollectiveKind;
 
   explicit Call(Kind kind) noexcept { parts_.kind = kind; }
+
+  static Kind alltoall_by(Span<const std::int64_t> splits) noexcept {
+    return splits.empty() ? Kind::alltoall : Kind::alltoall_splits;
+  }
 
   template <class Options>
   static Call in_place(Kind kind, const TensorView& inout, int root, const Options& options) {
@@ -195,18 +208,19 @@ class Call {
     return call;
   }
 
-  template <class Options>
-  void take(const Options& options) {
-    parts_.timeout = options.timeout;
+  template <class Of>
+  void take(const ReductionOptions<Of>& options) {
+    parts_.op = options.op;
     parts_.priority = options.priority;
-    constexpr bool reduces = std::is_same_v<Options, AllreduceOptions> || std::is_same_v<Options, ReduceOptions> ||
-                             std::is_same_v<Options, ReduceScatterOptions>;
-    if constexpr (reduces) {
-      parts_.op = options.op;
-      parts_.prescale = options.prescale;
-      parts_.postscale = options.postscale;
-      parts_.send_as = options.send_as;
-    }
+    parts_.prescale = options.prescale;
+    parts_.postscale = options.postscale;
+    parts_.send_as = options.send_as;
+    parts_.timeout = options.timeout;
+  }
+  template <class Of>
+  void take(const MoveOptions<Of>& options) {
+    parts_.priority = options.priority;
+    parts_.timeout = options.timeout;
   }
 
   detail::CallParts parts_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Options of calls: each collective has a struct of its own. New fields are only appended. The setters `with_...`
-/// (kolo/with.hpp) can be chained, because C++17 has no designated initialisers.
+/// Options of calls. New fields are only appended. The setters `with_...` (kolo/with.hpp) can be chained, because C++17
+/// has no designated initialisers.
 #ifndef KOLO_OPTIONS_HPP
 #define KOLO_OPTIONS_HPP
 
@@ -59,9 +59,11 @@ struct Options {
   }
 };
 
-/// Options of `allreduce`, plain, grouped and prepared. A `ReduceOp` converts: `allreduce(view, ReduceOp::average)`.
-/// All options but the timeout must be the same on every rank.
-struct AllreduceOptions {
+/// Options of a collective that reduces. A `ReduceOp` converts: `allreduce(view, ReduceOp::average)`. All options but
+/// the timeout must be the same on every rank. Each collective has a type of its own (kolo/call.hpp), told from the
+/// others by `Of`: none converts to another.
+template <class Of>
+struct ReductionOptions {
   /// How inputs are combined.
   ReduceOp op = ReduceOp::sum;
   /// Every rank's input is multiplied by this first, in the accumulator's type (NCCL: the tensor's). 1 for integers.
@@ -84,123 +86,27 @@ struct AllreduceOptions {
   /// different priorities are enough (docs/tuning.md).
   int priority = 0;
 
-  AllreduceOptions() = default;
-  AllreduceOptions(ReduceOp what) : op(what) {}
+  ReductionOptions() = default;
+  ReductionOptions(ReduceOp what) : op(what) {}
 
-  KOLO_SETTER(AllreduceOptions, ReduceOp, op)
-  KOLO_SETTER(AllreduceOptions, double, prescale)
-  KOLO_SETTER(AllreduceOptions, double, postscale)
-  KOLO_SETTER_TIMEOUT(AllreduceOptions)
-  KOLO_SETTER(AllreduceOptions, DType, send_as)
-  KOLO_SETTER(AllreduceOptions, int, priority)
+  KOLO_SETTER(ReductionOptions, ReduceOp, op)
+  KOLO_SETTER(ReductionOptions, double, prescale)
+  KOLO_SETTER(ReductionOptions, double, postscale)
+  KOLO_SETTER_TIMEOUT(ReductionOptions)
+  KOLO_SETTER(ReductionOptions, DType, send_as)
+  KOLO_SETTER(ReductionOptions, int, priority)
 };
 
-/// Options of `reduce`. A `ReduceOp` converts: `reduce(view, root, ReduceOp::average)`. All options but the timeout
-/// must be the same on every rank.
-struct ReduceOptions {
-  /// How inputs are combined.
-  ReduceOp op = ReduceOp::sum;
-  /// As those of `AllreduceOptions`.
-  double prescale = 1.0;
-  double postscale = 1.0;
+/// Options of a collective that moves data without reducing it. `Of`: as that of `ReductionOptions`.
+template <class Of>
+struct MoveOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`: the root's result is rounded as there.
-  std::optional<DType> send_as;
-  /// As that of `AllreduceOptions`.
+  /// As that of `ReductionOptions`; the same on every rank.
   int priority = 0;
-
-  ReduceOptions() = default;
-  ReduceOptions(ReduceOp what) : op(what) {}
-
-  KOLO_SETTER(ReduceOptions, ReduceOp, op)
-  KOLO_SETTER(ReduceOptions, double, prescale)
-  KOLO_SETTER(ReduceOptions, double, postscale)
-  KOLO_SETTER_TIMEOUT(ReduceOptions)
-  KOLO_SETTER(ReduceOptions, DType, send_as)
-  KOLO_SETTER(ReduceOptions, int, priority)
-};
-
-/// Options of `reduce_scatter`. All options but the timeout must be the same on every rank.
-struct ReduceScatterOptions {
-  /// How inputs are combined.
-  ReduceOp op = ReduceOp::sum;
-  /// As those of `AllreduceOptions`.
-  double prescale = 1.0;
-  double postscale = 1.0;
-  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
-  /// (`Error` invalid_argument at the call).
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`: every rank's result is rounded as there.
-  std::optional<DType> send_as;
-  /// As that of `AllreduceOptions`.
-  int priority = 0;
-
-  ReduceScatterOptions() = default;
-  ReduceScatterOptions(ReduceOp what) : op(what) {}
-
-  KOLO_SETTER(ReduceScatterOptions, ReduceOp, op)
-  KOLO_SETTER(ReduceScatterOptions, double, prescale)
-  KOLO_SETTER(ReduceScatterOptions, double, postscale)
-  KOLO_SETTER_TIMEOUT(ReduceScatterOptions)
-  KOLO_SETTER(ReduceScatterOptions, DType, send_as)
-  KOLO_SETTER(ReduceScatterOptions, int, priority)
-};
-
-/// Options of `broadcast`.
-struct BroadcastOptions {
-  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
-  /// (`Error` invalid_argument at the call).
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`; the same on every rank.
-  int priority = 0;
-  KOLO_SETTER_TIMEOUT(BroadcastOptions)
-  KOLO_SETTER(BroadcastOptions, int, priority)
-};
-
-/// Options of `allgather`.
-struct AllgatherOptions {
-  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
-  /// (`Error` invalid_argument at the call).
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`; the same on every rank.
-  int priority = 0;
-  KOLO_SETTER_TIMEOUT(AllgatherOptions)
-  KOLO_SETTER(AllgatherOptions, int, priority)
-};
-
-/// Options of `gather`.
-struct GatherOptions {
-  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
-  /// (`Error` invalid_argument at the call).
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`; the same on every rank.
-  int priority = 0;
-  KOLO_SETTER_TIMEOUT(GatherOptions)
-  KOLO_SETTER(GatherOptions, int, priority)
-};
-
-/// Options of `scatter_into`.
-struct ScatterOptions {
-  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
-  /// (`Error` invalid_argument at the call).
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`; the same on every rank.
-  int priority = 0;
-  KOLO_SETTER_TIMEOUT(ScatterOptions)
-  KOLO_SETTER(ScatterOptions, int, priority)
-};
-
-/// Options of `alltoall`.
-struct AlltoallOptions {
-  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
-  /// (`Error` invalid_argument at the call).
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// As that of `AllreduceOptions`; the same on every rank.
-  int priority = 0;
-  KOLO_SETTER_TIMEOUT(AlltoallOptions)
-  KOLO_SETTER(AlltoallOptions, int, priority)
+  KOLO_SETTER_TIMEOUT(MoveOptions)
+  KOLO_SETTER(MoveOptions, int, priority)
 };
 
 /// Options of `barrier`.

@@ -8,6 +8,7 @@
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
+#include "core/wire.hpp"
 
 namespace kolo::api {
 namespace {
@@ -25,8 +26,11 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
 void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype, DType send_as) {
   check_known(kind, name, "send_as", send_as, core::kLastDType);
   const std::string type(to_string(dtype)), sent(to_string(send_as));
-  if (send_as != DType::float16 && send_as != DType::bfloat16) {
-    refuse(kind, name, "send_as is " + sent + "; only float16 and bfloat16 make sense");
+  if (core::wire_named(send_as) == core::Wire::own) {
+    std::string known;
+    for (const core::WireTraits& wire : core::kWires)
+      if (wire.type) known += (known.empty() ? "" : " and ") + std::string(wire.name);
+    refuse(kind, name, "send_as is " + sent + "; only " + known + " make sense");
   }
   if (!is_floating_point(dtype)) {
     refuse(kind, name, type + " cannot be sent as " + sent + "; send_as needs a floating-point type");

@@ -26,7 +26,7 @@ namespace {
 void check_kind(std::string_view name, const detail::CallParts& call, std::size_t number) {
   const std::string which = "call " + std::to_string(number);
   if (call.owns_result) refuse_group(name, which + " owns its result; use the call with _into, and give the output");
-  if (call.kind >= detail::CallKind::barrier)
+  if (core::traits_of(call.kind).shapes == core::Shapes::none || call.members)
     refuse_group(name,
                  which + " is a barrier or a grouped call itself; only calls with tensors of their own are grouped");
 }

@@ -110,7 +110,7 @@ Prepared prepare(const Group& group, std::string_view name, const Call& call) {
   api::check_name(name);
   const detail::GroupParts parts = group.parts();
   if (call.parts().owns_result) {
-    api::refuse(api::kind_of(call.parts()), name,
+    api::refuse(call.parts().kind, name,
                 "it owns its result, which a prepared request cannot; use the call with _into, and give the output");
   }
   api::Request request = api::make_request(parts.set, name, call);

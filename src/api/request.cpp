@@ -15,8 +15,6 @@
 namespace kolo::api {
 namespace {
 
-using core::CollectiveKind;
-
 /// The shape without its first dimension. A scalar counts as one row.
 Shape row_of(const Shape& shape) { return shape.rank() == 0 ? Shape{} : Shape(shape.begin() + 1, shape.rank() - 1); }
 
@@ -34,13 +32,13 @@ std::int64_t bytes_of(const Shape& shape, DType dtype) {
 class RequestMaker {
  public:
   RequestMaker(const engine::SetState& set, std::string_view name, const detail::CallParts& call)
-      : kind_(kind_of(call)), traits_(core::traits_of(kind_)), name_(name), call_(call), root_(root_of(set, call)) {}
+      : kind_(call.kind), traits_(core::traits_of(kind_)), name_(name), call_(call), root_(root_of(set, call)) {}
 
   Request make() {
-    request_.signature = signature_of(kind_, name_, call_);
+    request_.signature = signature_of(name_, call_);
     request_.outputs.first.owns_result = call_.owns_result;
     if (traits_.rooted) check_root(kind_, name_, root_);
-    if (traits_.moves_data) add_tensors();
+    add_tensors();
     if (call_.owns_result) check_memory_for_result();
     request_.timeout = checked_timeout(kind_, name_, call_.timeout);
     return std::move(request_);
@@ -93,7 +91,7 @@ class RequestMaker {
     return call_.output ? call_.output->data() : request_.outputs.first.result.data();
   }
 
-  const CollectiveKind kind_;
+  const core::CollectiveKind kind_;
   const core::CollectiveTraits& traits_;
   const std::string_view name_;
   const detail::CallParts& call_;
@@ -128,42 +126,35 @@ void RequestMaker::locate(const ConstTensorView& view) {
 }
 
 void RequestMaker::add_tensors() {
-  switch (kind_) {
-  case CollectiveKind::allreduce:
-    return call_.kind == detail::CallKind::grouped_allreduce ? add_members() : add_of_one_shape();
-  case CollectiveKind::broadcast:
-  case CollectiveKind::reduce:
-    return add_of_one_shape();
-  case CollectiveKind::allgather:
-  case CollectiveKind::gather:
+  switch (traits_.shapes) {
+  case core::Shapes::none:
+    return;
+  case core::Shapes::same:
+    return call_.members ? add_members() : add_of_one_shape();
+  case core::Shapes::gathered:
     return add_gathered();
-  case CollectiveKind::scatter:
+  case core::Shapes::scattered:
     return add_scattered();
-  case CollectiveKind::alltoall:
-  case CollectiveKind::alltoall_splits:
+  case core::Shapes::exchanged:
     return add_exchanged();
-  case CollectiveKind::reduce_scatter:
+  case core::Shapes::own_rows:
     return add_reduced_rows();
-  case CollectiveKind::barrier:
-  case CollectiveKind::add_process_set:
-    break;
   }
 }
 
-/// The output has the shape of the input. For a reduce only the root gets it.
 void RequestMaker::add_of_one_shape() {
-  if (kind_ == CollectiveKind::reduce) check_output_at_root(kind_, name_, call_.output, root_);
+  if (traits_.result_at_root) check_output_at_root(kind_, name_, call_.output, root_);
   with_input(call_, [this](const auto& in) {
     check_tensors(kind_, name_, in, call_);
     locate(in);
     if (call_.output) locate(*call_.output);
     add(in, in.shape());
-    request_.buffers.push_back(buffer_of(kind_, call_, in, root_));
+    request_.buffers.push_back(buffer_of(call_, in, root_));
   });
 }
 
 void RequestMaker::add_members() {
-  const Span<const NamedView> members = call_.members;
+  const Span<const NamedView> members = *call_.members;
   if (members.empty()) refuse(kind_, name_, "a grouped call needs at least one member");
   core::Signature& signature = request_.signature;
   signature.tensors.reserve(members.size());
@@ -187,7 +178,7 @@ void RequestMaker::add_members() {
 void RequestMaker::add_gathered() {
   const ConstTensorView& in = *call_.input;
   const std::optional<TensorView>& out = call_.output;
-  if (traits_.rooted && !call_.owns_result) check_output_at_root(kind_, name_, out, root_);
+  if (traits_.result_at_root && !call_.owns_result) check_output_at_root(kind_, name_, out, root_);
   check_input();
   detail::Output& output = request_.outputs.first;
   if (out && is_inside(in, *out)) {
@@ -201,7 +192,7 @@ void RequestMaker::add_gathered() {
   }
   output.row_bytes = bytes_of(output.row, in.dtype());
   output.output_elements = out ? out->elements() : 0;
-  output.is_wanted = !traits_.rooted || root_.is_here();
+  output.is_wanted = !traits_.result_at_root || root_.is_here();
   output.rank = root_.self;
   add(in, output.row);
   locate_both();
@@ -304,9 +295,9 @@ void RequestMaker::add_reduced_rows() {
 
 }  // namespace
 
-core::Signature signature_of(core::CollectiveKind kind, std::string_view name, const detail::CallParts& call) {
+core::Signature signature_of(std::string_view name, const detail::CallParts& call) {
   core::Signature signature;
-  signature.kind = kind;
+  signature.kind = call.kind;
   signature.op = call.op;
   signature.prescale = call.prescale;
   signature.postscale = call.postscale;
@@ -317,7 +308,7 @@ core::Signature signature_of(core::CollectiveKind kind, std::string_view name, c
 }
 
 Request make_request(const engine::SetState& set, std::string_view name, const Call& call) {
-  if (call.parts().kind == detail::CallKind::grouped) return make_grouped_request(set, name, call.parts().calls);
+  if (call.parts().calls) return make_grouped_request(set, name, *call.parts().calls);
   return RequestMaker(set, name, call.parts()).make();
 }
 

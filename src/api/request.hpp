@@ -45,44 +45,16 @@ void name_members(std::string_view group, Request& request);
 inline Root root_of(const engine::SetState& set, const detail::CallParts& call) noexcept {
   return {call.root, set.topology.size, set.topology.rank};
 }
-/// The kind of the call in messages between ranks. A list of calls has no kind of its own.
-inline core::CollectiveKind kind_of(const detail::CallParts& call) noexcept {
-  using core::CollectiveKind;
-  switch (call.kind) {
-  case detail::CallKind::allreduce:
-  case detail::CallKind::grouped_allreduce:
-    return CollectiveKind::allreduce;
-  case detail::CallKind::broadcast:
-    return CollectiveKind::broadcast;
-  case detail::CallKind::reduce:
-    return CollectiveKind::reduce;
-  case detail::CallKind::allgather:
-    return CollectiveKind::allgather;
-  case detail::CallKind::gather:
-    return CollectiveKind::gather;
-  case detail::CallKind::scatter:
-    return CollectiveKind::scatter;
-  case detail::CallKind::alltoall:
-    return call.splits.empty() ? CollectiveKind::alltoall : CollectiveKind::alltoall_splits;
-  case detail::CallKind::reduce_scatter:
-    return CollectiveKind::reduce_scatter;
-  case detail::CallKind::barrier:
-  case detail::CallKind::grouped:
-    break;
-  }
-  return CollectiveKind::barrier;
-}
-/// The type in which elements are sent. The call must have been checked.
+/// How elements are sent. The call must have been checked.
 inline core::Wire wire_of(const detail::CallParts& call) noexcept {
-  if (!call.send_as) return core::Wire::own;
-  return *call.send_as == DType::float16 ? core::Wire::float16 : core::Wire::bfloat16;
+  return call.send_as ? core::wire_named(*call.send_as) : core::Wire::own;
 }
 /// 0 for calls without a name, which run in their order.
 inline int priority_of(std::string_view name, const detail::CallParts& call) noexcept {
   return name.empty() ? 0 : call.priority;
 }
 /// The signature without its tensors. The call must have been checked.
-core::Signature signature_of(core::CollectiveKind kind, std::string_view name, const detail::CallParts& call);
+core::Signature signature_of(std::string_view name, const detail::CallParts& call);
 
 /// Calls `body` with the view that the call reads, without a copy: views are long, and programs make many small calls.
 /// There must be such a view.
@@ -92,8 +64,8 @@ decltype(auto) with_input(const detail::CallParts& call, const Body& body) {
 }
 /// The buffer of a call whose output, if this rank gets one, has the shape of its input.
 template <class View>
-engine::Buffer buffer_of(core::CollectiveKind kind, const detail::CallParts& call, const View& in, const Root& root) {
-  const bool gets = call.output && (kind != core::CollectiveKind::reduce || root.is_here());
+engine::Buffer buffer_of(const detail::CallParts& call, const View& in, const Root& root) {
+  const bool gets = call.output && (!core::traits_of(call.kind).result_at_root || root.is_here());
   return {static_cast<const std::byte*>(in.data()), gets ? static_cast<std::byte*>(call.output->data()) : nullptr,
           in.elements()};
 }

@@ -13,18 +13,26 @@ namespace kolo::api {
 void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
   const engine::Engine& engine = group.engine;
-  const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
+  const core::CollectiveTraits& traits = core::traits_of(request.signature.kind);
+  const core::WireTraits& wire = core::traits_of(request.signature.wire);
+  const auto refuse_device = [&](const std::string& why, ErrorCode code) {
+    refuse(traits.kind, name, "the tensor lies on " + to_string(request.device) + ", but " + why, code);
+  };
   if (engine.device() == nullptr) {
-    refuse(request.signature.kind, name,
-           where + "no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
-           ErrorCode::unsupported);
+    refuse_device("no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
+                  ErrorCode::unsupported);
+  }
+  if (traits.cpu_only || wire.cpu_only) {
+    refuse_device(std::string(traits.cpu_only ? traits.name : wire.name) +
+                      " has no path for tensors of a device; copy it to the CPU first",
+                  ErrorCode::unsupported);
   }
   try {
     engine.device()->check_usable(request.device, request.signature);
   } catch (const Error& error) {
-    refuse(request.signature.kind, name, where + error.status().message(), error.code());
+    refuse_device(error.status().message(), error.code());
   }
-  if (!core::traits_of(request.signature.kind).in_arena) return;
+  if (!traits.in_arena) return;
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
     const engine::Buffer& buffer = request.buffers[i];
     core::TensorSignature& tensor = request.signature.tensors[i];
@@ -182,26 +190,25 @@ bool same_bits(double a, double b) noexcept {
 /// `Request` only if it differs.
 bool is_plain(const detail::CallParts& call) noexcept {
   const auto on_cpu = [](const auto& view) { return !view || view->device().kind == DeviceKind::cpu; };
-  return core::traits_of(kind_of(call)).keeps_shape && call.kind != detail::CallKind::grouped_allreduce &&
-         on_cpu(call.input) && on_cpu(call.output);
+  return core::traits_of(call.kind).shapes == core::Shapes::same && !call.members && on_cpu(call.input) &&
+         on_cpu(call.output);
 }
 
-/// A plain call and its kind, once it has been checked.
+/// A plain call, once it has been checked.
 struct Plain {
-  core::CollectiveKind kind;
   Root root;
   std::string_view name;
   const detail::CallParts& call;
 };
 
 Plain check_plain(const engine::SetState& set, std::string_view name, const detail::CallParts& call) {
-  const core::CollectiveKind kind = kind_of(call);
+  const core::CollectiveTraits& traits = core::traits_of(call.kind);
   const Root root = root_of(set, call);
-  if (kind == core::CollectiveKind::reduce) check_output_at_root(kind, name, call.output, root);
-  if (core::traits_of(kind).rooted) check_root(kind, name, root);
-  with_input(call, [&](const auto& in) { check_tensors(kind, name, in, call); });
-  if (call.timeout) checked_timeout(kind, name, call.timeout);
-  return {kind, root, name, call};
+  if (traits.result_at_root) check_output_at_root(call.kind, name, call.output, root);
+  if (traits.rooted) check_root(call.kind, name, root);
+  with_input(call, [&](const auto& in) { check_tensors(call.kind, name, in, call); });
+  if (call.timeout) checked_timeout(call.kind, name, call.timeout);
+  return {root, name, call};
 }
 
 /// Whether that signature is the plain call's.
@@ -211,14 +218,14 @@ bool is_same(const core::Signature& signature, const Plain& plain) {
     return signature.tensors.front().dtype == in.dtype() && signature.tensors.front().shape == in.shape();
   };
   return signature.priority == priority_of(plain.name, call) && signature.device == DeviceKind::cpu &&
-         signature.kind == plain.kind && signature.op == call.op && signature.root == call.root &&
+         signature.kind == call.kind && signature.op == call.op && signature.root == call.root &&
          signature.members == 0 && signature.tensors.size() == 1 && with_input(call, has_tensor) &&
          signature.wire == wire_of(call) && same_bits(signature.prescale, call.prescale) &&
          same_bits(signature.postscale, call.postscale);
 }
 
 engine::Buffer buffer_of(const Plain& plain) {
-  return with_input(plain.call, [&](const auto& in) { return buffer_of(plain.kind, plain.call, in, plain.root); });
+  return with_input(plain.call, [&](const auto& in) { return buffer_of(plain.call, in, plain.root); });
 }
 
 /// Sets what differs from call to call: the operation may be used again.
@@ -231,7 +238,7 @@ void set_call(detail::HandleState& operation, const Plain& plain) {
 data::SmallCall small_call(const Plain& plain) {
   const detail::CallParts& call = plain.call;
   data::SmallCall small;
-  small.kind = plain.kind;
+  small.kind = call.kind;
   small.op = call.op;
   small.prescale = call.prescale;
   small.postscale = call.postscale;

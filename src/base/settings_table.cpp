@@ -87,9 +87,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "Which sizes of which collective take which route inside a node, where that is not as `kolo-info` prints it: "
      "`allreduce:0-1K=small,none=flat;message:32K-=peers`. An entry names a collective (or `message`, or `*`: all that "
      "have the route), perhaps numbers of ranks (`reduce@2-4:...`), and the sizes of some routes, both ends included. "
-     "A call takes the first of these that it can take: `small`, through cache lines without the log, if it is "
-     "blocking and has no name; `flat`, every rank reduces everything by itself; else slots in shared memory. Messages "
-     "take `peers`, read in the sender's memory, if the system permits it; else a ring in shared memory."},
+     "docs/tuning.md says what the routes are."},
     {"KOLO_CHUNK_BYTES", &S::chunk_bytes, Type::bytes, 256, 16 * kMi, kShared, "",
      "The smallest chunk into which an all-reduce is cut so that copying and reducing overlap."},
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",

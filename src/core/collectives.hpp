@@ -10,73 +10,89 @@
 #include <iterator>
 #include <string_view>
 
+#include <kolo/call.hpp>
+
 namespace kolo::core {
 
-/// The number travels between ranks.
-enum class CollectiveKind : std::uint8_t {
-  allreduce = 0,
-  allgather = 1,
-  broadcast = 2,
-  barrier = 3,
-  alltoall = 4,         ///< the same number of rows to every rank
-  alltoall_splits = 5,  ///< the numbers of rows that each rank's splits give
-  reduce_scatter = 6,
-  add_process_set = 7,  ///< `Signature::ranks` are the members, in the set's order
-  reduce = 8,
-  gather = 9,
-  scatter = 10,
+using kolo::detail::CollectiveKind;
+
+/// How the shapes of a rank's input and output are related.
+enum class Shapes : std::uint8_t {
+  none,       ///< there are no tensors: it is done when all members have submitted it
+  same,       ///< the output has the shape of the input
+  gathered,   ///< the output has all ranks' rows
+  scattered,  ///< the root's rows are distributed
+  exchanged,  ///< each rank's rows are distributed
+  own_rows,   ///< the output has this rank's rows (data::RowsOf) of a result that has the shape of the input
 };
 
 struct CollectiveTraits {
   CollectiveKind kind;
   std::string_view name;
-  bool moves_data = true;    ///< has tensors, which a backend moves; else it is done when all members have submitted it
-  bool reduces = false;      ///< reduces elements of several ranks to one: uses op, scales and wire format
-  bool keeps_shape = false;  ///< the output has the shape of the input
-  bool rooted = false;       ///< one rank's part differs: uses the root
+  Shapes shapes = Shapes::none;
+  bool reduces = false;         ///< reduces elements of several ranks to one: uses op, scales and wire format
+  bool rooted = false;          ///< one rank's part differs: uses the root
+  bool result_at_root = false;  ///< only the root gets a result
   bool rows_differ = false;  ///< the first dimension may differ by rank: the signature has the shape of a row, and the
                              ///< output is allocated when all ranks' rows are known. Each tensor is a run, with a
                              ///< status and an end of its own
-  bool scatters_rows = false;  ///< the input's rows are distributed to the ranks (data::RowsOf)
-  bool fuses = false;          ///< several requests with the same options may run as one
-  bool batches = false;        ///< several requests may be one batch, each tensor a run of its own
-  bool in_arena = false;       ///< can run in place on a tensor in an arena
-  bool makes_set = false;      ///< makes a process set: only the sequencer handles it
-  bool needs_all = false;      ///< each rank sends and receives, so no rank may be absent (control/messages.hpp,
-                               ///< "Joining")
+  bool fuses = false;        ///< several requests with the same options may run as one
+  bool batches = false;      ///< several requests may be one batch, each tensor a run of its own
+  bool cpu_only = false;     ///< data/cuda/collectives.cpp has no row of it
+  bool in_arena = false;     ///< can run in place on a tensor in an arena
+  bool makes_set = false;    ///< makes a process set: only the sequencer handles it
+  bool needs_all = false;    ///< each rank sends and receives, so no rank may be absent (control/messages.hpp,
+                             ///< "Joining")
 };
 
 inline constexpr CollectiveTraits kCollectives[] = {
     {.kind = CollectiveKind::allreduce,
      .name = "allreduce",
+     .shapes = Shapes::same,
      .reduces = true,
-     .keeps_shape = true,
      .fuses = true,
      .in_arena = true},
-    {.kind = CollectiveKind::allgather, .name = "allgather", .rows_differ = true, .batches = true},
-    {.kind = CollectiveKind::broadcast, .name = "broadcast", .keeps_shape = true, .rooted = true, .fuses = true},
-    {.kind = CollectiveKind::barrier, .name = "barrier", .moves_data = false},
-    {.kind = CollectiveKind::alltoall, .name = "alltoall", .batches = true, .needs_all = true},
+    {.kind = CollectiveKind::allgather,
+     .name = "allgather",
+     .shapes = Shapes::gathered,
+     .rows_differ = true,
+     .batches = true},
+    {.kind = CollectiveKind::broadcast, .name = "broadcast", .shapes = Shapes::same, .rooted = true, .fuses = true},
+    {.kind = CollectiveKind::barrier, .name = "barrier"},
+    {.kind = CollectiveKind::alltoall,
+     .name = "alltoall",
+     .shapes = Shapes::exchanged,
+     .batches = true,
+     .needs_all = true},
     {.kind = CollectiveKind::alltoall_splits,
      .name = "alltoall with splits",
+     .shapes = Shapes::exchanged,
      .rows_differ = true,
      .batches = true,
      .needs_all = true},
     {.kind = CollectiveKind::reduce_scatter,
      .name = "reduce_scatter",
+     .shapes = Shapes::own_rows,
      .reduces = true,
-     .scatters_rows = true,
      .batches = true},
-    {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .makes_set = true},
+    {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .makes_set = true},
     {.kind = CollectiveKind::reduce,
      .name = "reduce",
+     .shapes = Shapes::same,
      .reduces = true,
-     .keeps_shape = true,
      .rooted = true,
+     .result_at_root = true,
      .fuses = true},
-    {.kind = CollectiveKind::gather, .name = "gather", .rooted = true, .rows_differ = true, .batches = true},
+    {.kind = CollectiveKind::gather,
+     .name = "gather",
+     .shapes = Shapes::gathered,
+     .rooted = true,
+     .result_at_root = true,
+     .rows_differ = true,
+     .batches = true},
     {.kind = CollectiveKind::scatter,
      .name = "scatter",
+     .shapes = Shapes::scattered,
      .rooted = true,
      .rows_differ = true,
      .batches = true,

@@ -35,7 +35,7 @@ RunLayout& run_for(Layout& layout, const Run& prototype) {
 /// Whether a run of this kind is known by its elements alone.
 bool is_plain(core::CollectiveKind kind) {
   const core::CollectiveTraits& traits = core::traits_of(kind);
-  return traits.moves_data && traits.fuses && !traits.rows_differ && !traits.scatters_rows;
+  return traits.fuses && traits.shapes == core::Shapes::same;
 }
 
 }  // namespace
@@ -46,14 +46,14 @@ Layout make_layout(const std::vector<const core::Signature*>& members, std::int6
   for (std::uint32_t member = 0; member < members.size(); ++member) {
     const core::Signature& signature = *members[member];
     const core::CollectiveTraits& traits = core::traits_of(signature.kind);
-    if (!traits.moves_data) continue;
+    if (traits.shapes == core::Shapes::none) continue;
     for (std::uint32_t tensor = 0; tensor < signature.tensors.size(); ++tensor) {
       const core::TensorSignature& part = signature.tensors[tensor];
       RunLayout& run = run_for(layout, make_prototype(signature, part.dtype, divisor));
       // Where the signature leaves the first dimension out, how much each rank has is known to the rank alone.
       const std::int64_t elements = traits.rows_differ ? 0 : part.shape.elements();
       if (traits.rows_differ) run.prototype.row_elements = part.shape.elements();
-      if (traits.scatters_rows) run.prototype.rows = part.shape[0];
+      if (traits.shapes == core::Shapes::own_rows) run.prototype.rows = part.shape[0];
       run.pieces.push_back({member, tensor, elements});
       run.prototype.elements += elements;
       if (signature.tensors.size() != 1 || !is_plain(signature.kind)) continue;

@@ -26,7 +26,7 @@ Buffer buffer_of(const core::Signature& signature, const core::TensorSignature& 
   buffer.input = memory;
   if (traits.rooted) return buffer;
   buffer.output = memory;  // nobody reads it
-  if (!traits.scatters_rows || tensor.shape[0] == 0) return buffer;
+  if (traits.shapes != core::Shapes::own_rows || tensor.shape[0] == 0) return buffer;
   const auto row = static_cast<std::int64_t>(bytes_of(signature, tensor)) / tensor.shape[0];
   buffer.output += data::RowsOf(tensor.shape[0], rank, size).begin * row;
   return buffer;

@@ -12,17 +12,13 @@ constexpr int kMostOwners = 32;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
 
-std::size_t accumulator_bytes(std::size_t width) noexcept {
-  return width == 2 ? 4 : width;  // 16-bit floats are summed in 32
-}
-
-/// The most bytes that partial sums of so many blocks take, over all element types.
+/// The most bytes that partial sums of so many blocks take, over all formats.
 std::size_t partial_bytes(int blocks, int size, std::size_t slot_bytes) noexcept {
   std::size_t most = 0;
-  for (const std::size_t width : {1, 2, 4, 8}) {
-    const auto elements = static_cast<std::size_t>(ScatterPlan::largest_block(size, slot_bytes, width));
-    most = std::max(most, static_cast<std::size_t>(blocks) * elements * accumulator_bytes(width));
-  }
+  for_each_wire_format([&](const WireFormat& format) {
+    const auto elements = static_cast<std::size_t>(ScatterPlan::largest_block(size, slot_bytes, format));
+    most = std::max(most, static_cast<std::size_t>(blocks) * elements * size_of(format.sums()));
+  });
   return most;
 }
 
@@ -34,10 +30,9 @@ int ScatterPlan::owners_in_chunk(int size, std::size_t slot_bytes) noexcept {
   return std::min({size, kMostOwners, static_cast<int>(slot_bytes / 64)});
 }
 
-std::int64_t ScatterPlan::largest_block(int size, std::size_t slot_bytes, std::size_t width) noexcept {
-  const std::int64_t line = line_of(width);
-  const auto elements = static_cast<std::int64_t>(slot_bytes / width) / owners_in_chunk(size, slot_bytes);
-  return elements / line * line;
+std::int64_t ScatterPlan::largest_block(int size, std::size_t slot_bytes, const WireFormat& format) noexcept {
+  const std::int64_t elements = format.elements_in(slot_bytes) / owners_in_chunk(size, slot_bytes);
+  return elements / format.granule() * format.granule();
 }
 
 ScatterPlan::ScatterPlan(const data::Run& run, int rank, int size, std::size_t slot_bytes,
@@ -48,7 +43,7 @@ ScatterPlan::ScatterPlan(const data::Run& run, int rank, int size, std::size_t s
       output_(run.pieces.front().output), owners_(owners_in_chunk(size, slot_bytes)) {
   const std::int64_t longest = data::RowsOf(rows_, 0, size).count * row_elements_;
   const std::int64_t line = format_->granule();
-  const std::int64_t most = largest_block(size, slot_bytes, format_->bytes(line) / static_cast<std::size_t>(line));
+  const std::int64_t most = largest_block(size, slot_bytes, *format_);
   // As few blocks as can be, and all about the same.
   blocks_ = std::max<std::int64_t>(1, divide_up(longest, most));
   block_ = std::max(line, divide_up(divide_up(longest, blocks_), line) * line);

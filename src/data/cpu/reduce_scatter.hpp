@@ -64,9 +64,9 @@ class ScatterPlan {
   /// The most elements of a block.
   [[nodiscard]] std::int64_t block_elements() const noexcept { return block_; }
 
-  /// The most that a chunk holds of one owner, for elements of this width in a slot, and of how many owners.
+  /// Of how many owners a chunk holds a block, and the most elements of one.
   [[nodiscard]] static int owners_in_chunk(int size, std::size_t slot_bytes) noexcept;
-  [[nodiscard]] static std::int64_t largest_block(int size, std::size_t slot_bytes, std::size_t width) noexcept;
+  [[nodiscard]] static std::int64_t largest_block(int size, std::size_t slot_bytes, const WireFormat& format) noexcept;
 
  private:
   kernels::Reduction reduction_;

@@ -12,52 +12,19 @@
 namespace kolo::data::cpu {
 namespace {
 
-using RouteRow = RouteTable::Row;
 using Ranks = Limits<int>;
 
 constexpr std::uint64_t kKi = 1024;
 /// Each rank has memory for two inputs of the longest small call, in each set.
 constexpr std::uint64_t kMostSmall = kKi * kKi * 16;
-constexpr std::string_view kMessage = "message";
 constexpr std::string_view kAllSubjects = "*";
-
-/// A collective offers the routes that have rows here.
-///
-/// small: up to 64 KiB the log costs more than the copies that peers save each other. In an all-reduce each rank reads
-/// all inputs: 512 KiB at most.
-///
-/// flat: every rank reads all of every other's input, which crosses cores n - 1 times instead of twice, but ranks meet
-/// once instead of twice. A meeting costs some hundred nanoseconds, the time in which 8 KiB cross. The root of a reduce
-/// reads a line of each rank and writes one; through slots it reads and writes about two.
-///
-/// peers: a read costs a call of the system, which copies page by page. The ring costs a second copy, and lines that
-/// come from another CPU.
-constexpr RouteRow kDefaults[] = {
-    {"allreduce", Route::small, {0, 8}, {0, 64 * kKi}},
-    {"allreduce", Route::small, {9, 16}, {0, 32 * kKi}},
-    {"allreduce", Route::small, {17, 32}, {0, 16 * kKi}},
-    {"allreduce", Route::small, {33, 64}, {0, 8 * kKi}},
-    {"allreduce", Route::small, {65, Ranks::kAll}, {0, kKi}},
-    {"allreduce", Route::flat, {}, {0, 8 * kKi}},
-    {"allgather", Route::small, {}, {0, 64 * kKi}},
-    {"broadcast", Route::small, {}, {0, 64 * kKi}},
-    {"barrier", Route::small, {}, {0, 0}},
-    {"alltoall", Route::small, {}, {0, 64 * kKi}},
-    {"reduce_scatter", Route::small, {}, {0, 64 * kKi}},
-    {"reduce", Route::small, {}, {0, 64 * kKi}},
-    {"reduce", Route::flat, {0, 3}, {}},
-    {"reduce", Route::flat, {4, Ranks::kAll}, {0, 8 * kKi}},
-    {"gather", Route::small, {}, {0, 64 * kKi}},
-    {"scatter", Route::small, {}, {0, 64 * kKi}},
-    {kMessage, Route::peers, {}, {8 * kKi, ByteRange::kAll}},
-};
 
 /// The row with the subject's routes, or with this one of them; null: there is none.
 const RouteRow* find_default(std::string_view subject, std::optional<Route> route = {}) noexcept {
-  const auto* const row = std::find_if(std::begin(kDefaults), std::end(kDefaults), [&](const RouteRow& one) {
+  const auto* const row = std::find_if(std::begin(kDefaultRoutes), std::end(kDefaultRoutes), [&](const RouteRow& one) {
     return (subject == kAllSubjects || one.subject == subject) && (!route || one.route == *route);
   });
-  return row == std::end(kDefaults) ? nullptr : row;
+  return row == std::end(kDefaultRoutes) ? nullptr : row;
 }
 
 /// What the rows have, each once: "small, flat".
@@ -65,7 +32,7 @@ template <class Word>
 std::string list_defaults(Word&& word_of) {
   std::string all;
   std::string_view last;
-  for (const RouteRow& row : kDefaults) {
+  for (const RouteRow& row : kDefaultRoutes) {
     const std::string_view word = word_of(row);
     if (!word.empty() && word != last) all += (all.empty() ? "" : ", ") + std::string(word);
     if (!word.empty()) last = word;
@@ -106,8 +73,8 @@ ByteRange parse_sizes(std::string_view text) {
 
 /// A route that the subject offers.
 Route parse_route(std::string_view text, std::string_view subject) {
-  for (const Route route : {Route::small, Route::flat, Route::peers})
-    if (text == to_string(route) && find_default(subject, route) != nullptr) return route;
+  for (const RouteRow& row : kDefaultRoutes)
+    if (text == to_string(row.route) && (subject == kAllSubjects || subject == row.subject)) return row.route;
   if (text == to_string(Route::slots))
     refuse("slots takes what no other route takes, so it has no sizes: give the others fewer");
   refuse(base::quoted(text) + " is no route of " + std::string(subject) + ": expected one of " +
@@ -118,16 +85,11 @@ Route parse_route(std::string_view text, std::string_view subject) {
 
 }  // namespace
 
-std::string_view to_string(Route route) noexcept {
-  constexpr std::string_view kNames[] = {"small", "flat", "peers", "slots"};
-  return kNames[static_cast<std::size_t>(route)];
-}
-
 /// Through the ring both ranks copy, and the data is in the shared cache in between, until it is too large for that. To
 /// and fro 16 KiB took 1.9 us instead of 7, 64 KiB 6 instead of 14, 1 MiB 70 instead of 100, 4 MiB 0.28 ms instead of
 /// 0.49, and 32 MiB as long, with a cache of 32 MiB.
 RouteTable::RouteTable(std::string_view changes, std::size_t shared_cache)
-    : rows_(std::begin(kDefaults), std::end(kDefaults)) {
+    : rows_(std::begin(kDefaultRoutes), std::end(kDefaultRoutes)) {
   if (shared_cache > 0) {
     constexpr std::uint64_t kOwn = 32 * kKi * kKi;  // a larger cache has other users, too
     const std::uint64_t least = std::max(std::min<std::uint64_t>(shared_cache, kOwn) / 2, 8 * kKi);
@@ -170,7 +132,7 @@ void RouteTable::change(std::string_view entry) {
 }
 
 ByteRange RouteTable::sizes(std::string_view subject, Route route, int ranks) const noexcept {
-  const auto row = std::find_if(rows_.rbegin(), rows_.rend(), [&](const Row& one) {
+  const auto row = std::find_if(rows_.rbegin(), rows_.rend(), [&](const RouteRow& one) {
     return (one.subject == subject || one.subject == kAllSubjects) && one.route == route && one.ranks.hold(ranks);
   });
   return row == rows_.rend() || find_default(subject, route) == nullptr ? kNoSizes : row->sizes;
@@ -179,7 +141,7 @@ ByteRange RouteTable::sizes(std::string_view subject, Route route, int ranks) co
 std::optional<std::size_t> RouteTable::longest_small(int ranks) const {
   std::optional<std::size_t> longest;
   for (int some = 1; some <= ranks; ++some) {
-    for (const RouteRow& row : kDefaults) {
+    for (const RouteRow& row : kDefaultRoutes) {
       const ByteRange small = row.route == Route::small ? sizes(row.subject, Route::small, some) : kNoSizes;
       if (!small.are_none()) longest = std::max<std::size_t>(longest.value_or(0), small.most);
     }
@@ -195,8 +157,8 @@ std::optional<std::uint64_t> RouteTable::messages_read_above(int ranks) const no
 
 std::vector<std::string> RouteTable::describe(int ranks, bool reads_peers) const {
   std::vector<std::string> entries;
-  const Row* last = nullptr;
-  for (const RouteRow& row : kDefaults) {
+  const RouteRow* last = nullptr;
+  for (const RouteRow& row : kDefaultRoutes) {
     const bool is_new = last == nullptr || last->subject != row.subject;
     if (!is_new && last->route == row.route) continue;
     if (is_new) entries.push_back(std::string(row.subject) + ":");

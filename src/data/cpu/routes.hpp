@@ -2,13 +2,8 @@
 //
 // Which route the data of a call takes inside a node: one table, the same on all ranks of the node.
 //
-// A row says which sizes of a collective may take a route, among so many ranks. A call takes the first of these routes
-// that its size may take, and that it can take:
-//
-//   small  only calls that take the shortcut: through cache lines, without the log (small.hpp)
-//   flat   each rank that wants the result reduces all inputs by itself: one meeting (allreduce.hpp, reduce.hpp)
-//   peers  messages alone: read in the memory of the sender, where the system permits it (data/p2p/)
-//   slots  chunk by chunk, through shared memory (cpu_backend.hpp): what takes none of the others
+// A row says which sizes of a collective may take a route, among so many ranks. A call takes the first route, in the
+// order of `Route`, that its size may take, and that it can take.
 //
 // A size is what one rank gives, in bytes: of a broadcast or a scatter what the root gives. Where ranks give different
 // amounts, each asks for its own. A "message" goes from one rank to another.
@@ -37,9 +32,16 @@
 
 namespace kolo::data::cpu {
 
-enum class Route : std::uint8_t { small, flat, peers, slots };
-/// "small", ...
-std::string_view to_string(Route route) noexcept;
+enum class Route : std::uint8_t {
+  small,  ///< only calls that take the shortcut: through cache lines, without the log (small.hpp)
+  flat,   ///< each rank that wants the result reduces all inputs by itself: one meeting (allreduce.hpp, reduce.hpp)
+  peers,  ///< messages alone: read in the memory of the sender, where the system permits it (data/p2p/)
+  slots,  ///< chunk by chunk, through shared memory (cpu_backend.hpp): what takes none of the others
+};
+constexpr std::string_view to_string(Route route) noexcept {
+  constexpr std::string_view kNames[] = {"small", "flat", "peers", "slots"};
+  return kNames[static_cast<std::size_t>(route)];
+}
 
 /// From the first to the last, both included. None: `least` is greater than `most`.
 template <class Number>
@@ -53,6 +55,45 @@ struct Limits {
 using ByteRange = Limits<std::uint64_t>;
 inline constexpr ByteRange kNoSizes{1, 0};
 
+struct RouteRow {
+  std::string_view subject;  ///< a collective, "message", or, in the text of KOLO_ROUTES, "*"
+  Route route;
+  Limits<int> ranks;
+  ByteRange sizes;
+};
+inline constexpr std::string_view kMessage = "message";
+
+/// A collective offers the routes that have rows here.
+///
+/// small: up to 64 KiB the log costs more than the copies that peers save each other. In an all-reduce each rank reads
+/// all inputs: 512 KiB at most.
+///
+/// flat: every rank reads all of every other's input, which crosses cores n - 1 times instead of twice, but ranks meet
+/// once instead of twice. A meeting costs some hundred nanoseconds, the time in which 8 KiB cross. The root of a reduce
+/// reads a line of each rank and writes one; through slots it reads and writes about two.
+///
+/// peers: a read costs a call of the system, which copies page by page. The ring costs a second copy, and lines that
+/// come from another CPU.
+inline constexpr RouteRow kDefaultRoutes[] = {
+    {"allreduce", Route::small, {0, 8}, {0, 64 << 10}},
+    {"allreduce", Route::small, {9, 16}, {0, 32 << 10}},
+    {"allreduce", Route::small, {17, 32}, {0, 16 << 10}},
+    {"allreduce", Route::small, {33, 64}, {0, 8 << 10}},
+    {"allreduce", Route::small, {65, Limits<int>::kAll}, {0, 1 << 10}},
+    {"allreduce", Route::flat, {}, {0, 8 << 10}},
+    {"allgather", Route::small, {}, {0, 64 << 10}},
+    {"broadcast", Route::small, {}, {0, 64 << 10}},
+    {"barrier", Route::small, {}, {0, 0}},
+    {"alltoall", Route::small, {}, {0, 64 << 10}},
+    {"reduce_scatter", Route::small, {}, {0, 64 << 10}},
+    {"reduce", Route::small, {}, {0, 64 << 10}},
+    {"reduce", Route::flat, {0, 3}, {}},
+    {"reduce", Route::flat, {4, Limits<int>::kAll}, {0, 8 << 10}},
+    {"gather", Route::small, {}, {0, 64 << 10}},
+    {"scatter", Route::small, {}, {0, 64 << 10}},
+    {kMessage, Route::peers, {}, {8 << 10, ByteRange::kAll}},
+};
+
 /// The table: the defaults, and what KOLO_ROUTES says.
 class RouteTable {
  public:
@@ -60,12 +101,6 @@ class RouteTable {
   /// share; 0: they share none, or nobody knows (cpu_distance.hpp). Throws Error (invalid_setting), which says what is
   /// wrong, and what is right.
   explicit RouteTable(std::string_view changes = {}, std::size_t shared_cache = 0);
-  struct Row {
-    std::string_view subject;  ///< a collective, "message", or "*"
-    Route route;
-    Limits<int> ranks;
-    ByteRange sizes;
-  };
   /// The sizes of one route among so many ranks.
   [[nodiscard]] ByteRange sizes(std::string_view subject, Route route, int ranks) const noexcept;
   /// The most that a small call gives among up to so many ranks. Nothing: there are no small calls.
@@ -79,7 +114,7 @@ class RouteTable {
  private:
   void change(std::string_view entry);
 
-  std::vector<Row> rows_;  // of two for the same the later one counts
+  std::vector<RouteRow> rows_;  // of two for the same the later one counts
 };
 
 /// What the table says for a set.

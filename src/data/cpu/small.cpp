@@ -24,7 +24,7 @@ bool CpuSmallCalls::lay_out(core::Round number, const SmallCall& call) {
   number_ = number;
   laid_out_ = 0;
   if (!routes_.may_take(call.kind, Route::small, call.bytes())) return false;
-  if (!core::traits_of(call.kind).moves_data) return true;  // the words say all
+  if (core::traits_of(call.kind).shapes == core::Shapes::none) return true;  // the words say all
   const SmallPart* const part = small_part(call.kind);
   return part != nullptr && part->lay_out(*this, call);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/cpu/wire_format.hpp"
 
-#include <utility>
+#include <memory>
 
 #include "base/check.hpp"
 
@@ -77,22 +77,32 @@ class Cast final : public Elements {
   }
 };
 
-template <std::size_t... Types>
-const WireFormat& plain(DType dtype, std::index_sequence<Types...> /*types*/) noexcept {
-  static const Plain formats[] = {Plain(static_cast<DType>(Types))...};
-  return formats[static_cast<std::size_t>(dtype)];
+std::unique_ptr<const WireFormat> make(DType memory, core::Wire wire) {
+  if (wire == core::Wire::own) return std::make_unique<Plain>(memory);
+  return std::make_unique<Cast>(memory, *core::traits_of(wire).type);
 }
+
+/// By type and wire format; null where a tensor of that type is not sent so.
+struct Formats {
+  std::unique_ptr<const WireFormat> all[kDTypeCount][core::kWireCount];
+  Formats() {
+    for (int type = 0; type < kDTypeCount; ++type) {
+      for (const core::WireTraits& traits : core::kWires) {
+        const auto memory = static_cast<DType>(type);
+        if (core::wire_of(memory, traits.wire) == traits.wire)
+          all[type][static_cast<std::size_t>(traits.wire)] = make(memory, traits.wire);
+      }
+    }
+  }
+};
 
 }  // namespace
 
 const WireFormat& wire_format(DType memory, core::Wire wire) noexcept {
-  if (wire == core::Wire::own) return plain(memory, std::make_index_sequence<kDTypeCount>());
-  static const Cast casts[] = {{DType::float32, DType::float16},
-                               {DType::float32, DType::bfloat16},
-                               {DType::float64, DType::float16},
-                               {DType::float64, DType::bfloat16}};
-  KOLO_CHECK(core::wire_of(memory, wire) == wire) << to_string(memory) << " as " << core::to_string(wire);
-  return casts[(memory == DType::float64 ? 2 : 0) + (wire == core::Wire::bfloat16 ? 1 : 0)];
+  static const Formats formats;
+  const auto& format = formats.all[static_cast<std::size_t>(memory)][static_cast<std::size_t>(wire)];
+  KOLO_CHECK(format != nullptr) << to_string(memory) << " as " << core::to_string(wire);
+  return *format;
 }
 
 }  // namespace kolo::data::cpu

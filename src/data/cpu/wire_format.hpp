@@ -82,9 +82,9 @@ const WireFormat& wire_format(DType memory, core::Wire wire = core::Wire::own) n
 template <class Visit>
 void for_each_wire_format(Visit&& visit) {
   for (int type = 0; type < kDTypeCount; ++type) {
-    for (int wire = 0; wire <= static_cast<int>(core::kLastWire); ++wire) {
-      const auto dtype = static_cast<DType>(type);
-      visit(wire_format(dtype, core::wire_of(dtype, static_cast<core::Wire>(wire))));
+    for (const core::WireTraits& traits : core::kWires) {
+      const auto memory = static_cast<DType>(type);
+      if (core::wire_of(memory, traits.wire) == traits.wire) visit(wire_format(memory, traits.wire));
     }
   }
 }

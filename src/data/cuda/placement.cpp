@@ -17,7 +17,7 @@ std::string placement_of(const StepPlanner& steps, const data::Run& run, const d
   if (!core::traits_of(run.kind).reduces) return in_place("it is moved, not reduced");
   if (steps.is_in_arena(run, piece)) return in_place("all ranks have it at the same place of an arena");
   const std::uint64_t bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
-  const bool is_dealt = !core::traits_of(run.kind).scatters_rows || run.rows % limits.size == 0;
+  const bool is_dealt = core::traits_of(run.kind).shapes != core::Shapes::own_rows || run.rows % limits.size == 0;
   const std::string least = "KOLO_GPU_DIRECT_BYTES (" + std::to_string(limits.direct_bytes) + ")";
   if (is_dealt && steps.is_direct(run, bytes)) return in_place("it has at least " + least);
   if (run.wire != core::Wire::own && limits.size > 1) return in_buffer("it is sent as another type");

@@ -36,7 +36,7 @@ Element element_of(DType dtype) noexcept {
   }
 }
 
-DType type_of(core::Wire wire) noexcept { return wire == core::Wire::float16 ? DType::float16 : DType::bfloat16; }
+DType type_of(core::Wire wire) noexcept { return *core::traits_of(wire).type; }
 
 /// Booleans are bytes of 0 and 1: a sum of them is "or", and an "exclusive or" is that of their bits.
 DType wire_type(DType dtype) noexcept { return dtype == DType::boolean ? DType::uint8 : dtype; }

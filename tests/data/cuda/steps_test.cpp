@@ -63,7 +63,7 @@ std::string cut(const StepLimits& limits, const core::CollectiveTraits& traits) 
 TEST(Steps, AreTheSameOnEveryRank) {
   for (const core::CollectiveTraits& traits : core::kCollectives) {
     for (const bool some_are_absent : {false, true}) {
-      if (!traits.moves_data || (some_are_absent && traits.needs_all)) continue;
+      if (traits.shapes == core::Shapes::none || traits.cpu_only || (some_are_absent && traits.needs_all)) continue;
       for (const bool carrier_scales : {false, true}) {
         StepLimits limits;
         limits.size = kRanks;
