@@ -21,6 +21,7 @@
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
+#include <kolo/loss_scaler.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
@@ -54,6 +55,10 @@ struct DistributedOptimizerOptions {
   KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
 };
 
+/// This rank's piece of a tensor that the ranks of the group share: of its n elements, in one row, n / size of them, in
+/// the order of ranks, and the first n % size ranks have one more. A view of the tensor's memory.
+[[nodiscard]] KOLO_API TensorView piece_of(const Group& group, const TensorView& tensor);
+
 /// The part of a `DistributedOptimizer` that decides when each gradient is reduced, and with what weight. It knows no
 /// optimizer; use it to wrap another library's. One thread at a time. Move-only; after a move, only destruction and
 /// assignment are allowed (else `Error`, invalid_argument). Must not outlive the memory of its gradients. Its context
@@ -65,11 +70,16 @@ struct DistributedOptimizerOptions {
 /// and the other ranks' operations fail.
 class KOLO_API GradientReducer {
  public:
+  /// What a rank gets of a reduced gradient: all of it, or its piece (`piece_of`). With pieces the reduction sends half
+  /// as much, and the rest of the gradient's memory is undefined afterwards. `ShardedOptimizer` uses it.
+  enum class Gets { all, own_piece };
+
   /// Collective, and checked as `broadcast_parameters`: every rank gives the same list and the same options. Throws
   /// `Error`: mismatch, on every rank, if ranks disagree; invalid_argument for empty or repeated names, a gradient
   /// whose type or shape differs from its value's, options out of range, a null gradient or an average of integers;
   /// duplicate_name if another reducer has a gradient of that name.
-  GradientReducer(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
+  GradientReducer(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options,
+                  Gets gets = Gets::all);
   GradientReducer(GradientReducer&&) noexcept;
   GradientReducer& operator=(GradientReducer&&) noexcept;
   ~GradientReducer();
@@ -86,6 +96,13 @@ class KOLO_API GradientReducer {
   /// Ends a step early, and reduces the gradients of its micro-steps so far. Returns whether the optimizer is to step
   /// now.
   [[nodiscard]] bool flush();
+  /// With pieces, on a rank that has no more data: waits for the next step of the ranks that have, and takes part in it
+  /// with gradients of zero. Averages are over the others. Returns whether the optimizer is to step now; false: no rank
+  /// has data any more, and all follow. Between steps.
+  [[nodiscard]] bool follow_step();
+  /// Of gradients that have been reduced, in float32 or float64 in memory of the CPU (else unsupported): divides them
+  /// by `scale`. Returns whether all were finite; with pieces this rank's.
+  [[nodiscard]] bool unscale(double scale);
   /// Tells the engine that the step has ended. Call it after the optimizer's own step.
   void end_step();
   /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
@@ -188,6 +205,20 @@ class DistributedOptimizer {
     optimizer_->step();
     reducer_.end_step();
     return true;
+  }
+  /// The same where the loss was multiplied by `scaler.scale()`: divides the gradients by it. If one is not finite the
+  /// optimizer does not step, on any rank. Tells the scaler. Returns whether the optimizer has stepped.
+  bool step(LossScaler& scaler) {
+    if (!reducer_.finish_micro_step()) {
+      return false;
+    }
+    const bool is_finite = reducer_.unscale(scaler.scale());
+    if (is_finite) {
+      optimizer_->step();
+    }
+    scaler.update(!is_finite);
+    reducer_.end_step();
+    return is_finite;
   }
   /// `begin_micro_step(samples)` and `step()`, where no gradient was announced before. An error with accumulation_steps
   /// above 1, where samples must be known before the backward pass.

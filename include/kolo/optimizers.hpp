@@ -12,6 +12,7 @@
 #define KOLO_OPTIMIZERS_HPP
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <kolo/export.hpp>
@@ -55,6 +56,10 @@ class KOLO_API Sgd {
   /// Throws `Error`: invalid_argument for options out of range, names empty or repeated, a gradient unlike its value,
   /// or memory not aligned to its type; unsupported for types and devices other than the above.
   explicit Sgd(std::vector<Parameter> parameters, SgdOptions options = {});
+  /// The same from a `Span<const Parameter>`.
+  template <class List, class = std::enable_if_t<std::is_same_v<List, Span<const Parameter>>>>
+  explicit Sgd(List parameters, SgdOptions options = {})
+      : Sgd(std::vector<Parameter>(parameters.begin(), parameters.end()), options) {}
 
   /// Updates every parameter that has a gradient.
   void step();
@@ -111,6 +116,10 @@ class KOLO_API AdamW {
  public:
   /// Throws `Error`: as `Sgd`.
   explicit AdamW(std::vector<Parameter> parameters, AdamWOptions options = {});
+  /// The same from a `Span<const Parameter>`.
+  template <class List, class = std::enable_if_t<std::is_same_v<List, Span<const Parameter>>>>
+  explicit AdamW(List parameters, AdamWOptions options = {})
+      : AdamW(std::vector<Parameter>(parameters.begin(), parameters.end()), options) {}
 
   /// Updates every parameter that has a gradient.
   void step();

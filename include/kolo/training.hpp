@@ -5,8 +5,10 @@
 #define KOLO_TRAINING_HPP
 
 #include <kolo/distributed_optimizer.hpp>
+#include <kolo/loss_scaler.hpp>
 #include <kolo/optimizers.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/sampler.hpp>
+#include <kolo/sharded_optimizer.hpp>
 
 #endif  // KOLO_TRAINING_HPP

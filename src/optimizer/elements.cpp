@@ -61,4 +61,41 @@ void scale(const TensorView& view, double factor) {
   });
 }
 
+void divide(const TensorView& view, double divisor, double factor) {
+  with_type(view, [&](auto zero) {
+    using T = decltype(zero);
+    const T by = static_cast<T>(divisor);
+    const T times = static_cast<T>(factor);
+    for (T& element : elements<T>(view)) {
+      element = element / by * times;
+    }
+  });
+}
+
+bool unscale(const TensorView& view, double by) {
+  bool is_finite = true;
+  with_type(view, [&](auto zero) {
+    using T = decltype(zero);
+    const T divisor = static_cast<T>(by);
+    T test = 0;  // stays zero, or becomes no number
+    for (T& element : elements<T>(view)) {
+      test += element * T{0};
+      element /= divisor;
+    }
+    is_finite = test == 0;
+  });
+  return is_finite;
+}
+
+double squares(const TensorView& view) {
+  double sum = 0;
+  with_type(view, [&](auto zero) {
+    using T = decltype(zero);
+    for (const T element : elements<T>(view)) {
+      sum += static_cast<double>(element) * static_cast<double>(element);
+    }
+  });
+  return sum;
+}
+
 }  // namespace kolo::optimizer

@@ -57,4 +57,13 @@ void copy_back(const Tensor& from, const TensorView& to);
 /// Multiplies every element by `factor`, rounded to the element's type. The view was checked.
 void scale(const TensorView& view, double factor);
 
+/// Divides every element, and multiplies it by `factor`, as a reduction ends an average. The view was checked.
+void divide(const TensorView& view, double divisor, double factor);
+
+/// Divides every element by a power of two, or any number. Whether all were finite. The view was checked.
+bool unscale(const TensorView& view, double by);
+
+/// The sum of the elements' squares, in double. The view was checked.
+double squares(const TensorView& view);
+
 }  // namespace kolo::optimizer

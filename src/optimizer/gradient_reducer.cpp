@@ -31,6 +31,13 @@
 // cannot find out by a signature: it would wait before it has submitted any. Therefore every rank says in every step
 // what it does, in the reduction that brings N: 40 bytes, which travel with the last gradients. After a disagreement
 // all gradients are submitted all the same, because some rank may have submitted its own, and every rank throws.
+//
+// Pieces. With `Gets::own_piece` the reduction is a reduce-scatter in place: a rank's piece of a gradient is summed
+// where it lies. An average is then divided out of the pieces alone, after the reduction, when the number of ranks that
+// had data is known. (Of what travels in 16 bits, or is 16 bits, the reduction divides: sums might not fit.)
+//
+// Ranks without data. A rank whose pieces others need cannot leave them. It follows: it says nothing in the agreement
+// (all numbers are 0), finds there what the others do, and takes part with gradients of zero.
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -58,7 +65,15 @@ struct Gradient {
   bool announced = false;  // in this micro-step
   Tensor aside;            // the earlier micro-steps' sum, while one without samples runs
   int priority = 0;
+  std::optional<TensorView> piece = {};  // this rank's, with Gets::own_piece
 };
+
+// The elements in one row.
+TensorView flat(const TensorView& view, std::int64_t first, std::int64_t count) {
+  auto* const data = static_cast<char*>(view.data());
+  const std::size_t offset = static_cast<std::size_t>(first) * size_of(view.dtype());
+  return {data == nullptr ? nullptr : data + offset, view.dtype(), Shape{count}, view.device(), view.stream()};
+}
 
 // What the ranks say of a step, summed. The sums alone tell whether they agree, so every rank finds the same.
 struct StepSums {
@@ -78,7 +93,7 @@ struct StepSums {
   [[nodiscard]] double weighted() const { return numbers[1]; }
   // Of the ranks that give none.
   [[nodiscard]] double micro_steps() const { return numbers[2]; }
-  // Those that have said something: who has joined has not.
+  // Those that have said something: who has joined, or follows, has not.
   [[nodiscard]] double ranks() const { return numbers[4]; }
   [[nodiscard]] bool empty() const { return weighted() == 0 && micro_steps() == 0; }
   // Either nobody gives samples, and all have made as many micro-steps (when ranks x sum of squares = square of the
@@ -93,6 +108,7 @@ struct StepSums {
 struct GradientReducer::Impl {
   const Group group;
   const DistributedOptimizerOptions options;
+  const bool in_pieces;
   std::vector<Gradient> gradients;
   Prepared agreement;
   StepSums sums;  // the agreement's memory
@@ -111,13 +127,16 @@ struct GradientReducer::Impl {
   std::vector<Handle> handles;  // behind what they write to: while an exception unwinds, they end first
   Handle agreement_handle;      // valid while the sums are under way
 
-  Impl(const Group& ranks, Span<const Parameter> parameters, const DistributedOptimizerOptions& given)
-      : group(ranks), options(given) {
+  Impl(const Group& ranks, Span<const Parameter> parameters, const DistributedOptimizerOptions& given, Gets gets)
+      : group(ranks), options(given), in_pieces(gets == Gets::own_piece) {
     optimizer::check_options(parameters, options);
     check_agreement(group, "DistributedOptimizer(" + options.name + ")", optimizer::entries_of(parameters, options));
     const std::vector<int> priorities = optimizer::priorities_of(parameters, options);
     for (const Parameter& parameter : parameters) {
       gradients.push_back({parameter.name, parameter.gradient, {}, false, {}, priorities[gradients.size()]});
+      if (in_pieces && parameter.gradient) {
+        gradients.back().piece = piece_of(group, *parameter.gradient);
+      }
     }
     prepare(options.accumulation_steps);
     handles.reserve(gradients.size());
@@ -128,7 +147,7 @@ struct GradientReducer::Impl {
     AllreduceOptions sum;
     sum.timeout = options.timeout;
     sum.priority = priorities.back();  // gradients may wait for it
-    agreement = reserve(gradients.front().name + " (step)", kolo::view(sums.numbers), sum);
+    agreement = reserve(gradients.front().name + " (step)", Call::allreduce(kolo::view(sums.numbers), sum));
   }
 
   // A step that has begun is finished, for the other ranks may be in it, too. While an exception unwinds nothing is
@@ -147,26 +166,63 @@ struct GradientReducer::Impl {
 
   // Prepares every gradient's reduction, for a mean over so many micro-steps.
   void prepare(int micro_steps) {
-    AllreduceOptions reduce;
-    reduce.op = options.op;
-    reduce.timeout = options.timeout;
-    reduce.send_as = options.send_gradients_as;
-    if (options.op == ReduceOp::average) {
-      reduce.postscale = 1.0 / micro_steps;
-    }
     for (Gradient& gradient : gradients) {
       if (gradient.view) {
-        reduce.priority = gradient.priority;
         gradient.reduction = Prepared();  // which gives its name back
-        gradient.reduction = reserve(gradient.name, *gradient.view, reduce);
+        gradient.reduction = reserve(gradient.name, reduction_of(gradient, micro_steps));
       }
     }
   }
 
+  [[nodiscard]] Call reduction_of(const Gradient& gradient, int micro_steps) const {
+    const TensorView& view = *gradient.view;
+    return in_pieces ? Call::reduce_scatter_into(flat(view, 0, view.elements()), *gradient.piece,
+                                                 options_of<ReduceScatterOptions>(gradient, micro_steps))
+                     : Call::allreduce(view, options_of<AllreduceOptions>(gradient, micro_steps));
+  }
+
+  template <class Options>
+  [[nodiscard]] Options options_of(const Gradient& gradient, int micro_steps) const {
+    Options reduce;
+    reduce.timeout = options.timeout;
+    reduce.send_as = options.send_gradients_as;
+    reduce.priority = gradient.priority;
+    if (options.op == ReduceOp::average && !is_divided_late(gradient)) {
+      reduce.op = ReduceOp::average;
+      reduce.postscale = 1.0 / micro_steps;
+    }
+    return reduce;
+  }
+
+  // The average is divided out of the piece, which has only been summed.
+  [[nodiscard]] bool is_divided_late(const Gradient& gradient) const {
+    return in_pieces && options.op == ReduceOp::average && !options.send_gradients_as &&
+           !optimizer::objection_to(*gradient.piece);
+  }
+
+  // Of reduced pieces: an average is over the ranks that had data.
+  void finish_pieces(int micro_steps) {
+    if (!in_pieces || options.op != ReduceOp::average) {
+      return;
+    }
+    const double ranks = sums.ranks();
+    for_each_view([&](const Gradient& gradient) {
+      if (is_divided_late(gradient)) {
+        optimizer::divide(*gradient.piece, ranks, 1.0 / micro_steps);
+      } else if (ranks != size(group)) {
+        const auto what = [&gradient] {
+          return "an average without all ranks of " + quoted_name(gradient.name) + ", which";
+        };
+        optimizer::check_computable("ShardedOptimizer", what, *gradient.piece);
+        optimizer::scale(*gradient.piece, size(group) / ranks);
+      }
+    });
+  }
+
   // Prepares a reduction under this optimizer's name, which must be free.
-  Prepared reserve(const std::string& what, const TensorView& view, const AllreduceOptions& reduce) const {
+  Prepared reserve(const std::string& what, const Call& call) const {
     try {
-      return prepare_allreduce(group, options.name + '/' + what, view, reduce);
+      return kolo::prepare(group, options.name + '/' + what, call);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::duplicate_name) {
         throw;
@@ -278,8 +334,10 @@ struct GradientReducer::Impl {
   // Throws what each rank does.
   [[noreturn]] void explain(int micro_steps) const {
     const std::string steps = std::to_string(micro_steps) + (micro_steps == 1 ? " micro-step" : " micro-steps");
-    const std::string caller = "DistributedOptimizer(" + options.name + "): weights of a step";
-    check_agreement(group, caller, {weighted ? "the samples of every micro-step" : "no samples, " + steps});
+    explain(weighted ? "the samples of every micro-step" : "no samples, " + steps);
+  }
+  [[noreturn]] void explain(const std::string& what) const {
+    check_agreement(group, "DistributedOptimizer(" + options.name + "): weights of a step", {what});
     throw Error(ErrorCode::mismatch, "DistributedOptimizer: weights of a step: ranks disagree");
   }
 
@@ -298,8 +356,9 @@ struct GradientReducer::Impl {
   }
 
   // Submits what is left, and waits for all of it.
-  void reduce() { reduce(micro_step + 1); }
-  void reduce(int micro_steps) {
+  void reduce() { reduce(micro_step + 1, options.accumulation_steps); }
+  // The mean is over so many micro-steps; this rank has made `micro_steps`.
+  void reduce(int micro_steps, int mean) {
     for (auto gradient = gradients.rbegin(); gradient != gradients.rend(); ++gradient) {
       if (gradient->view && !gradient->announced) {
         submit(*gradient);
@@ -313,7 +372,47 @@ struct GradientReducer::Impl {
     }
     wait_all(handles);
     handles.clear();
+    finish_pieces(mean);
     synchronized = true;
+  }
+
+  // Takes part in a step of the others, with nothing. Whether the optimizer is to step; nothing: nobody has data.
+  std::optional<bool> follow() {
+    sums = StepSums();
+    sums.numbers.fill(0);
+    agreement_handle = agreement.start();
+    Handle(std::move(agreement_handle)).wait();
+    settled = true;
+    if (sums.ranks() == 0) {
+      return std::nullopt;
+    }
+    if (!agreed()) {
+      for_each_view([this](Gradient& gradient) { submit_nothing(gradient); });
+      drain();
+      explain("nothing, as it has joined");
+    }
+    if (sums.empty()) {
+      return false;
+    }
+    const int mean =
+        sums.weighted() > 0 ? options.accumulation_steps : static_cast<int>(sums.micro_steps() / sums.ranks());
+    const bool is_other_mean = mean != options.accumulation_steps;
+    if (is_other_mean) {
+      prepare(mean);
+    }
+    for_each_view([this](Gradient& gradient) { submit_nothing(gradient); });
+    wait_all(handles);
+    handles.clear();
+    finish_pieces(mean);
+    if (is_other_mean) {
+      prepare(options.accumulation_steps);
+    }
+    return true;
+  }
+
+  void submit_nothing(Gradient& gradient) {
+    optimizer::fill_zero(*gradient.view);
+    handles.push_back(gradient.reduction.start());
   }
 
   // Reduces what the micro-steps so far have added up to; whether there was anything.
@@ -327,7 +426,7 @@ struct GradientReducer::Impl {
     if (is_other_mean) {
       prepare(micro_step);
     }
-    reduce(micro_step);
+    reduce(micro_step, is_other_mean ? micro_step : options.accumulation_steps);
     if (is_other_mean) {
       prepare(options.accumulation_steps);
     }
@@ -380,9 +479,17 @@ struct GradientReducer::Impl {
   const int exceptions_at_birth = std::uncaught_exceptions();
 };
 
+TensorView piece_of(const Group& group, const TensorView& tensor) {
+  const std::int64_t ranks = size(group);
+  const std::int64_t rank = kolo::rank(group);
+  const std::int64_t each = tensor.elements() / ranks;
+  const std::int64_t larger = tensor.elements() % ranks;
+  return flat(tensor, each * rank + std::min(rank, larger), each + (rank < larger ? 1 : 0));
+}
+
 GradientReducer::GradientReducer(const Group& group, Span<const Parameter> parameters,
-                                 const DistributedOptimizerOptions& options)
-    : impl_(std::make_unique<Impl>(group, parameters, options)) {}
+                                 const DistributedOptimizerOptions& options, Gets gets)
+    : impl_(std::make_unique<Impl>(group, parameters, options, gets)) {}
 GradientReducer::GradientReducer(GradientReducer&&) noexcept = default;
 GradientReducer& GradientReducer::operator=(GradientReducer&&) noexcept = default;
 GradientReducer::~GradientReducer() = default;
@@ -478,7 +585,31 @@ bool GradientReducer::flush() {
   return reduced;
 }
 
+bool GradientReducer::follow_step() {
+  Impl& self = impl();
+  if (!self.in_pieces || self.micro_step > 0 || self.has_begun_micro_step()) {
+    misused("DistributedOptimizer: follow_step() is for a rank whose last step has ended, with gradients in pieces");
+  }
+  std::optional<bool> steps = false;
+  while (steps && !*steps && !self.gradients.empty()) {
+    self.or_begin_new_step([&] { steps = self.follow(); });
+    self.begin_new_step();
+  }
+  return steps && *steps;
+}
+
 void GradientReducer::end_step() { kolo::end_step(impl().group); }
+
+bool GradientReducer::unscale(double scale) {
+  bool is_finite = true;
+  impl().for_each_view([&](const Gradient& gradient) {
+    const TensorView& view = gradient.piece ? *gradient.piece : *gradient.view;
+    const auto what = [&gradient] { return "the gradient of " + quoted_name(gradient.name); };
+    optimizer::check_computable("LossScaler", what, view);
+    is_finite = optimizer::unscale(view, scale) && is_finite;
+  });
+  return is_finite;
+}
 
 bool GradientReducer::may_zero() const {
   if (!impl().handles.empty()) {

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shares an optimizer's state among the ranks: each keeps it for its piece of every parameter, steps that piece, and
+// gets the others' values by an all-gather. (ZeRO stages 1 and 2: Rajbhandari and others, "ZeRO: Memory Optimizations
+// Toward Training Trillion Parameter Models", 2020.)
+//
+//     kolo::ShardedOptimizer optimizer(net.parameters(), [](kolo::Span<const kolo::Parameter> mine) {
+//       return kolo::AdamW(mine, kolo::AdamWOptions().with_learning_rate(1e-3));
+//     });
+//     optimizer.zero_grad();
+//     net.forward_backward(batch, [&](std::size_t i) { optimizer.gradient_ready(i); });
+//     optimizer.step();
+#ifndef KOLO_SHARDED_OPTIMIZER_HPP
+#define KOLO_SHARDED_OPTIMIZER_HPP
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <kolo/context.hpp>
+#include <kolo/distributed_optimizer.hpp>
+#include <kolo/export.hpp>
+#include <kolo/loss_scaler.hpp>
+#include <kolo/parameters.hpp>
+#include <kolo/types.hpp>
+#include <kolo/with.hpp>
+
+namespace kolo {
+
+struct ShardedOptimizerOptions {
+  /// How gradients are reduced: by reduce-scatters, as "<name>/<parameter>". Values are gathered as
+  /// "<name>/<parameter> (value)".
+  DistributedOptimizerOptions reduction;
+  /// If set: before every step all gradients are multiplied by max_norm / (norm + 1e-6), where that is below 1. The
+  /// norm is that of all gradients together, as torch.nn.utils.clip_grad_norm_ has it. More than 0.
+  std::optional<double> max_norm;
+  /// Whether `step` returns before the other ranks' values have come. Then call `wait_parameter(i)` before the next
+  /// forward pass reads parameter i.
+  bool gather_late = false;
+
+  KOLO_SETTER(ShardedOptimizerOptions, DistributedOptimizerOptions, reduction)
+  KOLO_SETTER(ShardedOptimizerOptions, double, max_norm)
+  KOLO_SETTER(ShardedOptimizerOptions, bool, gather_late)
+};
+
+/// The part of a `ShardedOptimizer` that knows no optimizer: gradients come in as pieces, and values go out. Use it to
+/// wrap another library's. The rules of `GradientReducer` apply, also to a destruction while values are under way.
+class KOLO_API ParameterShards {
+ public:
+  /// Throws `Error` as `GradientReducer` does, unsupported if a parameter with a gradient is not in memory of the CPU,
+  /// and invalid_argument for a max_norm that is not more than 0 or gradients that are neither float32 nor float64 with
+  /// one.
+  ParameterShards(const Group& group, Span<const Parameter> parameters, const ShardedOptimizerOptions& options);
+  ParameterShards(ParameterShards&&) noexcept;
+  ParameterShards& operator=(ParameterShards&&) noexcept;
+  ~ParameterShards();
+
+  /// This rank's piece of each parameter that has a gradient, in the order of the list: value and gradient in one row,
+  /// under the parameter's name. Where a parameter has fewer elements than there are ranks, some have none of it; such
+  /// a piece is left out.
+  [[nodiscard]] Span<const Parameter> pieces() const;
+  /// Gradients arrive in `pieces()`.
+  [[nodiscard]] GradientReducer& reducer();
+  /// Zeroes all gradients; between the micro-steps of one step it does nothing.
+  void zero_grad();
+  /// After the reduction, before the optimizer's own step: waits for the last step's values, divides the gradients by
+  /// `scale`, where it is given, and clips. Returns whether the optimizer is to step: not if a gradient of any rank was
+  /// infinite or no number while there is a scale.
+  [[nodiscard]] bool before_step(std::optional<double> scale = std::nullopt);
+  /// After the optimizer's own step: gives the other ranks this rank's values, and ends the step. Waits for theirs, but
+  /// with `gather_late`.
+  void after_step();
+  /// In place of the optimizer's own step and `after_step`.
+  void skip_step();
+  /// See `ShardedOptimizer`.
+  void wait_parameter(std::size_t index);
+  void wait_parameters();
+  [[nodiscard]] std::optional<double> norm() const;
+
+ private:
+  struct Impl;
+  [[nodiscard]] Impl& impl() const;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// An optimizer whose state is shared among the ranks of a group. Every rank makes one at the same place, over the same
+/// parameters, after the broadcast: all ranks must hold the same values. It is used as `DistributedOptimizer` is, and
+/// what that says of micro-steps, samples, accumulation and errors holds here. Weights are bitwise those of a
+/// `DistributedOptimizer` around the same optimizer (without `max_norm`, whose sum has another order).
+///
+/// What differs:
+/// - The optimizer is made by a function from this rank's pieces (`ParameterShards::pieces`). It must work element by
+///   element, as SGD, Adam and AdamW do: it sees a piece of each tensor, in one row.
+/// - After a reduction a rank has its own pieces of the gradients; the rest of their memory is undefined. So clip by
+///   `max_norm`.
+/// - A rank that has no more data calls `join()`, and not `kolo::join`.
+/// - Parameters lie in memory of the CPU. Gradients may lie in a `GradientArena`.
+template <class Optimizer>
+class ShardedOptimizer {
+ public:
+  /// `make` gets a `Span<const Parameter>` and returns the optimizer. Uses the calling thread's context of now, also
+  /// later. Throws `Error` as `ParameterShards`, and what `make` throws.
+  template <class Make>
+  ShardedOptimizer(Span<const Parameter> parameters, const Make& make, const ShardedOptimizerOptions& options = {})
+      : ShardedOptimizer(current_context(), parameters, make, options) {}
+  template <class Make>
+  ShardedOptimizer(const Group& group, Span<const Parameter> parameters, const Make& make,
+                   const ShardedOptimizerOptions& options = {})
+      : shards_(group, parameters, options), optimizer_(make(shards_.pieces())) {}
+
+  /// As those of `DistributedOptimizer`.
+  void zero_grad() { shards_.zero_grad(); }
+  void begin_micro_step(std::size_t samples) { shards_.reducer().begin_micro_step(samples); }
+  void gradient_ready(std::size_t index) { shards_.reducer().gradient_ready(index); }
+  bool synchronize() { return shards_.reducer().synchronize(); }
+  bool step() { return shards_.reducer().finish_micro_step() && apply(); }
+  bool step(std::size_t samples) {
+    shards_.reducer().give_samples_late(samples);
+    return step();
+  }
+  bool flush() { return shards_.reducer().flush() && apply(); }
+  bool step(LossScaler& scaler) { return shards_.reducer().finish_micro_step() && apply(&scaler); }
+
+  /// This rank is out of data: takes part in the others' steps, with nothing, until all ranks have joined. Averages are
+  /// over the ranks that have data. Every rank calls it at the end, between steps. Throws what `step` throws.
+  void join() {
+    while (shards_.reducer().follow_step()) apply();
+  }
+  /// The same where the others call `step(scaler)`.
+  void join(LossScaler& scaler) {
+    while (shards_.reducer().follow_step()) apply(&scaler);
+  }
+
+  /// Waits until all ranks' values of parameter `index` (of the list given) have come; at once for a buffer.
+  void wait_parameter(std::size_t index) { shards_.wait_parameter(index); }
+  /// Waits for all of them.
+  void wait_parameters() { shards_.wait_parameters(); }
+
+  /// The norm of all gradients before the last step clipped them; nothing before the first step, or with neither
+  /// `max_norm` nor a scaler.
+  [[nodiscard]] std::optional<double> norm() const { return shards_.norm(); }
+  /// The optimizer over this rank's pieces: to change its learning rate, or to save its state.
+  [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
+  /// This rank's pieces, which `optimizer()` steps.
+  [[nodiscard]] Span<const Parameter> pieces() const { return shards_.pieces(); }
+
+ private:
+  bool apply(LossScaler* scaler = nullptr) {
+    const bool steps = shards_.before_step(scaler == nullptr ? std::nullopt : std::optional<double>(scaler->scale()));
+    if (scaler != nullptr) scaler->update(!steps);
+    if (!steps) {
+      shards_.skip_step();
+      return false;
+    }
+    optimizer_.step();
+    shards_.after_step();
+    return true;
+  }
+
+  ParameterShards shards_;
+  Optimizer optimizer_;
+};
+
+template <class Make>
+ShardedOptimizer(Span<const Parameter>, const Make&)
+    -> ShardedOptimizer<std::decay_t<std::invoke_result_t<const Make&, Span<const Parameter>>>>;
+template <class Make>
+ShardedOptimizer(Span<const Parameter>, const Make&, const ShardedOptimizerOptions&)
+    -> ShardedOptimizer<std::decay_t<std::invoke_result_t<const Make&, Span<const Parameter>>>>;
+template <class Make>
+ShardedOptimizer(const Group&, Span<const Parameter>, const Make&)
+    -> ShardedOptimizer<std::decay_t<std::invoke_result_t<const Make&, Span<const Parameter>>>>;
+template <class Make>
+ShardedOptimizer(const Group&, Span<const Parameter>, const Make&, const ShardedOptimizerOptions&)
+    -> ShardedOptimizer<std::decay_t<std::invoke_result_t<const Make&, Span<const Parameter>>>>;
+
+}  // namespace kolo
+
+#endif  // KOLO_SHARDED_OPTIMIZER_HPP

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A step, from here: the gradients' pieces have arrived; the norm of all pieces is one all-reduce of 8 bytes; the
+// optimizer steps the pieces of the values; each value is gathered in place, the first parameters first, because the
+// next forward pass needs them first.
+#include <cmath>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <kolo/call.hpp>
+#include <kolo/collectives.hpp>
+#include <kolo/error.hpp>
+#include <kolo/sharded_optimizer.hpp>
+
+#include "optimizer/elements.hpp"
+
+namespace kolo {
+namespace {
+
+[[noreturn]] void refuse(const std::string& sentence) {
+  throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: " + sentence);
+}
+
+struct Shard {
+  std::optional<TensorView> gradient;  // all of it; empty for a buffer
+  std::optional<TensorView> piece;     // this rank's part of it
+  Prepared gather;                     // of the value
+  Handle gathering;                    // valid while the other ranks' values are awaited
+};
+
+}  // namespace
+
+struct ParameterShards::Impl {
+  const Group group;
+  const ShardedOptimizerOptions options;
+  GradientReducer reducer;
+  std::vector<Parameter> pieces;
+  double squares = 0;  // the norm's memory
+  Prepared sum_squares;
+  std::optional<double> norm;
+  std::vector<Shard> shards;  // by parameter; behind what the gathers write to
+  const int exceptions_at_birth = std::uncaught_exceptions();
+
+  Impl(const Group& ranks, Span<const Parameter> parameters, const ShardedOptimizerOptions& given)
+      : group(ranks), options(given),
+        reducer(group, checked(parameters, given), given.reduction, GradientReducer::Gets::own_piece) {
+    shards.reserve(parameters.size());
+    for (const Parameter& parameter : parameters) {
+      Shard& shard = shards.emplace_back();
+      if (!parameter.gradient) continue;
+      shard.gradient = parameter.gradient;
+      shard.piece = piece_of(group, *parameter.gradient);
+      const TensorView value = piece_of(group, parameter.value);
+      AllgatherOptions gather;
+      gather.timeout = options.reduction.timeout;
+      shard.gather = prepare(group, options.reduction.name + '/' + parameter.name + " (value)",
+                             Call::allgather_into(value, row_of(parameter.value), gather));
+      if (value.elements() > 0) pieces.push_back({parameter.name, value, shard.piece});
+    }
+    AllreduceOptions sum;
+    sum.timeout = options.reduction.timeout;
+    sum_squares = prepare(group, options.reduction.name + " (norm)", Call::allreduce(view(&squares, 1), sum));
+  }
+
+  // Values that are under way come to their end, for the other ranks wait for this one's. While an exception unwinds
+  // nothing is waited for: the handles see to it that nothing is written any more.
+  ~Impl() {
+    if (std::uncaught_exceptions() > exceptions_at_birth) return;
+    try {
+      wait_all_shards();
+    } catch (const std::exception&) {  // there is nobody to tell
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  static TensorView row_of(const TensorView& tensor) {
+    return {tensor.data(), tensor.dtype(), Shape{tensor.elements()}, tensor.device(), tensor.stream()};
+  }
+
+  static Span<const Parameter> checked(Span<const Parameter> parameters, const ShardedOptimizerOptions& options) {
+    if (options.max_norm && !(*options.max_norm > 0)) {
+      refuse("max_norm is " + std::to_string(*options.max_norm) + "; it must be more than 0");
+    }
+    for (const Parameter& parameter : parameters) {
+      if (!parameter.gradient) continue;
+      const std::string name = quoted_name(parameter.name);
+      if (parameter.gradient->device() != cpu() || parameter.value.device() != cpu()) {
+        throw Error(ErrorCode::unsupported,
+                    "ShardedOptimizer: " + name + " is on a device; only memory of the CPU is supported");
+      }
+      if (options.max_norm) {
+        optimizer::check_computable(
+            "ShardedOptimizer: max_norm", [&] { return "the gradient of " + name; }, *parameter.gradient);
+      }
+    }
+    return parameters;
+  }
+
+  void wait_all_shards() {
+    std::exception_ptr first;
+    for (Shard& shard : shards) {
+      try {
+        wait(shard);
+      } catch (const Error&) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
+  }
+
+  static void wait(Shard& shard) {
+    if (shard.gathering.valid()) Handle(std::move(shard.gathering)).wait();
+  }
+
+  /// Of all gradients; no number, or infinite, if one of any rank is.
+  double norm_of_all() {
+    squares = 0;
+    for (const Parameter& piece : pieces) squares += optimizer::squares(*piece.gradient);
+    sum_squares.start().wait();
+    return std::sqrt(squares);
+  }
+
+  void clip() {
+    const double factor = *options.max_norm / (*norm + 1e-6);
+    if (!(factor < 1)) return;
+    for (const Parameter& piece : pieces) optimizer::scale(*piece.gradient, factor);
+  }
+};
+
+ParameterShards::ParameterShards(const Group& group, Span<const Parameter> parameters,
+                                 const ShardedOptimizerOptions& options)
+    : impl_(std::make_unique<Impl>(group, parameters, options)) {}
+ParameterShards::ParameterShards(ParameterShards&&) noexcept = default;
+ParameterShards& ParameterShards::operator=(ParameterShards&&) noexcept = default;
+ParameterShards::~ParameterShards() = default;
+
+ParameterShards::Impl& ParameterShards::impl() const {
+  if (!impl_) refuse("this object was moved from");
+  return *impl_;
+}
+
+Span<const Parameter> ParameterShards::pieces() const { return impl().pieces; }
+
+GradientReducer& ParameterShards::reducer() { return impl().reducer; }
+
+void ParameterShards::zero_grad() {
+  if (!impl().reducer.may_zero()) return;
+  for (const Shard& shard : impl_->shards) {
+    if (shard.gradient) optimizer::fill_zero(*shard.gradient);
+  }
+}
+
+bool ParameterShards::before_step(std::optional<double> scale) {
+  impl().wait_all_shards();
+  if (scale) static_cast<void>(impl_->reducer.unscale(*scale));  // the norm tells of all ranks
+  if (!scale && !impl_->options.max_norm) return true;
+  impl_->norm = impl_->norm_of_all();
+  if (scale && !std::isfinite(*impl_->norm)) return false;
+  if (impl_->options.max_norm) impl_->clip();
+  return true;
+}
+
+void ParameterShards::after_step() {
+  for (Shard& shard : impl().shards) {
+    if (shard.gradient) shard.gathering = shard.gather.start();
+  }
+  impl_->reducer.end_step();
+  if (!impl_->options.gather_late) impl_->wait_all_shards();
+}
+
+void ParameterShards::skip_step() { impl().reducer.end_step(); }
+
+void ParameterShards::wait_parameter(std::size_t index) {
+  if (index >= impl().shards.size()) {
+    refuse("wait_parameter(" + std::to_string(index) + "): there is no such parameter; there are " +
+           std::to_string(impl_->shards.size()) + ", numbered from 0");
+  }
+  Impl::wait(impl_->shards[index]);
+}
+
+void ParameterShards::wait_parameters() { impl().wait_all_shards(); }
+
+std::optional<double> ParameterShards::norm() const { return impl().norm; }
+
+}  // namespace kolo
