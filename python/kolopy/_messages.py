@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages from one rank of the group to another. A failed message does not end the job."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple, Optional
+
+from kolopy import _library as lib
+from kolopy import _operations, _tensors
+from kolopy._groups import group_of
+from kolopy._operations import Handle, Operation
+
+ANY_RANK = lib.ANY_RANK
+ANY_TAG = lib.ANY_TAG
+
+
+class Received(NamedTuple):
+    """What was received: so many elements, at the beginning of the array, from this rank of the group."""
+
+    elements: int
+    source: int
+    tag: int
+
+
+def _send(begin: Any, tensor: Any, to: int, tag: int, group: Any, timeout: Optional[float]) -> Any:
+    view, of = _tensors.input_of(tensor), group_of(group)
+    options = lib.pack_message_options(lib.timeout_of(timeout))
+    arguments = (of.pointer, view.packed, lib.int32_of(to, "the rank"), lib.int32_of(tag, "the tag"), options)
+    return begin(lib.C.kolo_send, arguments, Operation(view, None))
+
+
+def _recv(begin: Any, tensor: Any, source: int, tag: int, group: Any, timeout: Optional[float]) -> Any:
+    view, of, place = _tensors.output_of(tensor), group_of(group), lib.Received()
+    options = lib.pack_message_options(lib.timeout_of(timeout))
+    arguments = (of.pointer, view.packed, lib.int32_of(source, "the rank"), lib.int32_of(tag, "the tag"), options)
+
+    def finish() -> Received:
+        view.write_back()
+        return Received(place.elements, place.source, place.tag)
+
+    return begin(lib.C.kolo_recv, (*arguments, ctypes.byref(place)), Operation(view, finish, place))
+
+
+def send(tensor: Any, to: int, tag: int = 0, *, group: Any = None, timeout: Optional[float] = None) -> None:
+    """Sends an array to rank `to`, which may be this one. Returns when the array may be used again; a long one waits
+    for its receive. `tag` is not negative. After `timeout` seconds (KOLO_TIMEOUT_S) it raises ExpiredError."""
+    _send(_operations.run, tensor, to, tag, group, timeout)
+
+
+def send_async(
+    tensor: Any, to: int, tag: int = 0, *, group: Any = None, timeout: Optional[float] = None
+) -> "Handle[None]":
+    return Handle(_send(_operations.start, tensor, to, tag, group, timeout))
+
+
+def recv(
+    tensor: Any, source: int = ANY_RANK, tag: int = ANY_TAG, *, group: Any = None, timeout: Optional[float] = None
+) -> Received:
+    """Receives a message of at most as many elements as the array has, of the same type, into its beginning."""
+    received: Received = _recv(_operations.run, tensor, source, tag, group, timeout)
+    return received
+
+
+def recv_async(
+    tensor: Any, source: int = ANY_RANK, tag: int = ANY_TAG, *, group: Any = None, timeout: Optional[float] = None
+) -> "Handle[Received]":
+    return Handle(_recv(_operations.start, tensor, source, tag, group, timeout))
+
+
+def sendrecv(
+    tensor: Any,
+    to: int,
+    into: Any,
+    source: int = ANY_RANK,
+    *,
+    send_tag: int = 0,
+    recv_tag: int = ANY_TAG,
+    group: Any = None,
+    timeout: Optional[float] = None,
+) -> Received:
+    """Sends one array and receives another at the same time, and waits for both."""
+    receive = recv_async(into, source, recv_tag, group=group, timeout=timeout)
+    try:
+        send(tensor, to, send_tag, group=group, timeout=timeout)
+    except BaseException:
+        receive.cancel()
+        raise
+    return receive.wait()
