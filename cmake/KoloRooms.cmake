@@ -50,15 +50,6 @@ set(KOLO_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> 
                      <map> <memory> <mutex> <numeric> <optional> <set> <sstream> <string> <string_view> <thread>
                      <unordered_map> <utility> <variant> <vector>)
 
-# kolo_compile_together(<target> [<files in a unit>]): with KOLO_UNITY several files are one unit, all of them by default.
-function(kolo_compile_together target)
-  if(KOLO_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE "${ARGV1}")
-    # What a file keeps to itself gcc takes for a header's once the file is included.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
-  endif()
-endfunction()
-
 # kolo_compile_module(<target>): how the library's own files are compiled. With KOLO_UNITY they are compiled sixteen at a
 # time, behind a precompiled header of the standard library: in a third of the time. (The preset `clang` reads each file
 # alone, and so finds an include that is missing.)

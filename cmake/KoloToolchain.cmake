@@ -64,3 +64,12 @@ if(KOLO_COVERAGE)
   target_compile_options(kolo_build_flags INTERFACE --coverage -fprofile-update=atomic)
   target_link_options(kolo_build_flags INTERFACE --coverage)
 endif()
+
+# kolo_compile_together(<target> [<files in a unit>]): with KOLO_UNITY several files are one unit, all of them by default.
+function(kolo_compile_together target)
+  if(KOLO_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE "${ARGV1}")
+    # What a file keeps to itself gcc takes for a header's once the file is included.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()

@@ -25,9 +25,9 @@ class _Memory:
 
 
 class GradientArena:
-    """An arena of so many bytes, rounded up to pages, in memory of the CPU. Every rank of the group makes it, with the
-    same size and name. `allocate` gives arrays of it, which the usual calls then reduce where they lie. Its memory lives
-    as long as the arena, or an array of it."""
+    """An arena of so many bytes, rounded up to pages, in memory of the CPU. Every rank of the group makes it, with
+    the same size and name. `allocate` gives arrays of it, and the usual calls reduce them where they lie. Its
+    memory lives as long as the arena, or an array of it."""
 
     def __init__(self, size: int, *, name: Optional[str] = None, group: Any = None) -> None:
         of, encoded = group_of(group), lib.encoded(name, "the name")

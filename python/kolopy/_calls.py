@@ -334,8 +334,8 @@ def _grouped(begin: Any, calls: Sequence[Call], name: str, group: Any) -> Any:
 
 
 def grouped(calls: Sequence[Call], *, name: str, group: Any = None) -> "list[Any]":
-    """Makes several calls of one kind as one operation, which runs on all ranks or on none. They differ in arrays alone,
-    and each has an output. Returns what each call would have returned."""
+    """Makes several calls of one kind as one operation, which runs on all ranks or on none. They differ in their
+    arrays alone, and each has an output. Returns what each call would have returned."""
     done: "list[Any]" = _grouped(_operations.run, calls, name, group)
     return done
 
@@ -394,7 +394,7 @@ def grouped_allreduce(
     timeout: Optional[float] = None,
     priority: int = 0,
 ) -> Any:
-    """Reduces several arrays in place as one operation: a dict of them by name, or a list. Types may differ within it."""
+    """Reduces several arrays in place as one operation: a dict of them by name, or a list. Their types may differ."""
     options = _reduction(op, send_as, prescale, postscale, timeout, priority)
     return _grouped_allreduce(_operations.run, tensors, options, name, group)
 
@@ -419,8 +419,8 @@ def grouped_allreduce_async(
 
 
 class Prepared:
-    """A call that is checked and named once, and started often: `prepare` makes it. Its arrays are contiguous, and are
-    used where they lie each time. It gives its name back when the program drops it. One thread at a time."""
+    """A call that is checked and named once, and started often: `prepare` makes it. Its arrays are contiguous, and
+    are used where they lie each time. It gives its name back when the program drops it. One thread at a time."""
 
     def __init__(self, pointer: Optional[int], keep: Any) -> None:
         """The package's own."""

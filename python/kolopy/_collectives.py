@@ -3,8 +3,8 @@
 
 Every rank of the group makes the same calls, with the same type, shape, options and root. Arguments of all:
 
-    name      calls with names are matched by them, in any order and from any threads; without one the order of the calls
-              without a name is the same on all ranks
+    name      calls with names are matched by them, in any order and from any threads; calls without one come in the
+              same order on all ranks
     group     a Group or a Context; None: the world
     timeout   seconds until it is a fatal error; None: KOLO_TIMEOUT_S
     priority  among waiting calls with names the highest runs first
@@ -44,8 +44,8 @@ def allreduce(
     timeout: Optional[float] = None,
     priority: int = 0,
 ) -> Any:
-    """Reduces element by element over all ranks: in place, or into `out`. Returns the array that was written. A number
-    of Python is reduced by value, and the result returned."""
+    """Reduces element by element over all ranks: in place, or into `out`. Returns the array that was written. A
+    number of Python is reduced by value, and the result returned."""
     if isinstance(tensor, _NUMBERS):
         return _by_value(
             tensor,
@@ -122,7 +122,8 @@ def reduce(
     timeout: Optional[float] = None,
     priority: int = 0,
 ) -> Any:
-    """The same, but only rank `root` gets the result, in place or into `out`; the other ranks' arrays stay as they are."""
+    """The same, but only rank `root` gets the result, in place or into `out`; the other ranks' arrays stay as they
+    are."""
     call = _for_root(
         Call.reduce,
         tensor,
@@ -207,8 +208,8 @@ def allgather(
     timeout: Optional[float] = None,
     priority: int = 0,
 ) -> Any:
-    """Concatenates all ranks' arrays along the first dimension, which may differ by rank, in the order of ranks. Returns
-    a new array, or `out`."""
+    """Concatenates all ranks' arrays along the first dimension, which may differ by rank, in the order of ranks.
+    Returns a new array, or `out`."""
     return run(Call.allgather(tensor, out=out, timeout=timeout, priority=priority), name=name, group=group)
 
 
@@ -266,8 +267,8 @@ def scatter(
     timeout: Optional[float] = None,
     priority: int = 0,
 ) -> Any:
-    """Distributes the root's rows in the order of ranks, into every rank's `out`: to rank r `splits[r]` of them, or to
-    each the same number. Only the root's `tensor` and `splits` are read; other ranks may give None."""
+    """Distributes the root's rows in the order of ranks, into every rank's `out`: to rank r `splits[r]` of them, or
+    to each the same number. Only the root's `tensor` and `splits` are read; other ranks may give None."""
     return run(
         Call.scatter(tensor, root, out=out, splits=splits, timeout=timeout, priority=priority), name=name, group=group
     )
@@ -300,8 +301,9 @@ def alltoall(
     timeout: Optional[float] = None,
     priority: int = 0,
 ) -> Any:
-    """Sends `splits[r]` of this rank's rows to rank r (or to each the same number), and receives the others' rows in the
-    order of ranks. Returns Alltoall(rows, splits): a new array, and how many rows came from each rank; or `out`."""
+    """Sends `splits[r]` of this rank's rows to rank r (or to each the same number), and receives the others' rows
+    in the order of ranks. Returns Alltoall(rows, splits): a new array, and how many rows came from each rank; or
+    `out`."""
     return run(Call.alltoall(tensor, splits, out=out, timeout=timeout, priority=priority), name=name, group=group)
 
 
@@ -332,8 +334,8 @@ def reduce_scatter(
     timeout: Optional[float] = None,
     priority: int = 0,
 ) -> Any:
-    """As an all-reduce of which each rank gets its rows alone: of `rows` rows on n ranks rows / n, in the order of ranks,
-    and the first rows % n ranks one more. Returns a new array, or `out`."""
+    """As an all-reduce of which each rank gets its rows alone: of `rows` rows on n ranks rows / n, in the order of
+    ranks, and the first rows % n ranks one more. Returns a new array, or `out`."""
     return run(
         Call.reduce_scatter(
             tensor,

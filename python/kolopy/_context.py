@@ -207,13 +207,13 @@ class Context:
         return _groups._asked(lib.C.kolo_cross_size, self.pointer)
 
     def abandon(self, reason: Union[str, BaseException]) -> None:
-        """Leaves because of an error on this rank: on the other ranks operations fail with UserExceptionError, and its
-        text contains `reason`. The context still has to be shut down, which waits for nobody then."""
+        """Leaves because of an error on this rank: on the other ranks operations fail with UserExceptionError, and
+        its text contains `reason`. The context still has to be shut down, which waits for nobody then."""
         lib.check(lib.C.kolo_abandon(self.pointer, lib.encoded(reason_of(reason), "the reason")))
 
     def shutdown(self) -> None:
-        """Leaves the job: waits (at most KOLO_TIMEOUT_S) until every rank has called it. Operations that are still open
-        fail with ShutDownError. A second call does nothing."""
+        """Leaves the job: waits (at most KOLO_TIMEOUT_S) until every rank has called it. Operations that are still
+        open fail with ShutDownError. A second call does nothing."""
         if self._pointer is None:
             return
         lib.check(lib.C.kolo_shutdown(self._pointer))
@@ -312,9 +312,9 @@ def leave(context: Context, error: Optional[BaseException]) -> None:
 
 
 class Session:
-    """`init` at the beginning of a `with`, and `shutdown` at its end. The arguments are those of `init`. If an exception
-    leaves it, the other ranks get its text, and nobody is waited for. Inside `run_local` it uses the rank's context, and
-    does not shut it down."""
+    """`init` at the beginning of a `with`, and `shutdown` at its end. The arguments are those of `init`. If an
+    exception leaves it, the other ranks get its text, and nobody is waited for. Inside `run_local` it uses the
+    rank's context and leaves it open."""
 
     def __init__(
         self,
@@ -327,7 +327,7 @@ class Session:
         visible_devices: Optional[str] = None,
         **more: SettingValue,
     ) -> None:
-        self._begin = lambda: init(
+        self._begin: Callable[[], Context] = lambda: init(
             settings, store=store, rank=rank, size=size, log=log, visible_devices=visible_devices, **more
         )
         self._context: Optional[Context] = None
@@ -351,8 +351,8 @@ _leaves_at_exit = 0  # the process that does
 
 
 def _leave_at_exit() -> None:
-    """Once a process. Unlike what atexit calls, this is called in the processes of multiprocessing, too, and not in those
-    that are forked."""
+    """Once a process. Unlike what atexit calls, this is called in the processes of multiprocessing, too. In a forked
+    child it is not."""
     global _leaves_at_exit
     if _leaves_at_exit != os.getpid():
         _leaves_at_exit = os.getpid()
@@ -374,9 +374,9 @@ def _leave_all() -> None:
 
 
 def run_local(ranks: int, body: Callable[..., T], *arguments: Any, **settings: SettingValue) -> "list[T]":
-    """Runs `body(*arguments)` as so many ranks on threads of this process, each with a context of its own, and returns
-    what they return, by rank. It is for tests: one thread at a time runs Python. If ranks raise, the first exception is
-    raised here, and the other ranks' operations fail. Keywords are settings."""
+    """Runs `body(*arguments)` as so many ranks on threads of this process, each with a context of its own. Returns
+    what they return, by rank. It is for tests: one thread at a time runs Python. If ranks raise, the first
+    exception is raised here, and the other ranks' operations fail. Keywords are settings."""
     results: "list[Any]" = [None] * max(lib.int32_of(ranks, "the number of ranks"), 0)
     errors: "list[BaseException]" = []
 

@@ -15,8 +15,9 @@ from kolopy._operations import interruptible
 
 
 class Group:
-    """Ranks that act together: all ranks of a context, its world, or some of them. Every call takes one as `group`; its
-    roots and ranks are ranks of the group. A group ends when the program drops it; a world ends with its context."""
+    """Ranks that act together: all ranks of a context, its world, or some of them. Every call takes one as `group`;
+    its roots and ranks are ranks of the group. A group ends when the program drops it; a world ends with its
+    context."""
 
     def __init__(self, pointer: Optional[int], is_world: bool, context: Any) -> None:
         """The package's own. `Group.of` and `split` make groups."""
@@ -66,8 +67,8 @@ class Group:
 
     @staticmethod
     def of(ranks: Sequence[int], *, parent: "Optional[Group]" = None, name: Optional[str] = None) -> "Group":
-        """The group of these ranks of `parent` (the world), in any order. Each rank of the list calls it, with the same
-        list, and waits for the others."""
+        """The group of these ranks of `parent` (the world), in any order. Each rank of the list calls it, with the
+        same list, and waits for the others."""
         of = group_of(parent)
         listed = [lib.int32_of(rank, "a rank of the list") for rank in ranks]
         array = (ctypes.c_int32 * len(listed))(*listed)

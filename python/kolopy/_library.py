@@ -17,7 +17,6 @@ from typing import Any, Optional, Union
 from kolopy import _errors
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-LIBRARY = os.path.join(FOLDER, "libkolo.so.0.2")
 ABI_VERSION = 1
 
 ANY_RANK = -1
@@ -130,11 +129,30 @@ def pack_join_options(timeout: float, counts_in_averages: bool) -> bytes:
     return _JOIN_OPTIONS.pack(_JOIN_OPTIONS.size, timeout, int(counts_in_averages), 0)
 
 
-def _load() -> Any:
+def _find() -> str:
+    for file in sorted(os.listdir(FOLDER)):
+        if file.startswith("libkolo.so."):
+            return os.path.join(FOLDER, file)
+    raise ImportError(f"kolopy lacks its library, libkolo.so, in {FOLDER}: install it by pip, or use a build tree's python/")
+
+
+LIBRARY = _find()
+
+
+def _open() -> Any:
+    """A process has one libkolo: what has loaded it before, such as a program in C++, has chosen which."""
     try:
-        library = ctypes.CDLL(LIBRARY)
+        return ctypes.CDLL(os.path.basename(LIBRARY), mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+    except OSError:
+        pass
+    try:
+        return ctypes.CDLL(LIBRARY)
     except OSError as error:
         raise ImportError(f"kolopy cannot load its library: {error}") from error
+
+
+def _load() -> Any:
+    library = _open()
     status, pointer, places = ctypes.c_int, c_void_p, {"group": c_void_p, "name": c_char_p}
     tensor = options = c_char_p  # packed
     group, name = places["group"], places["name"]

@@ -47,8 +47,8 @@ def allgather_object(value: Any, *, group: Any = None) -> "list[Any]":
 
 
 def broadcast_parameters(parameters: Tensors, root: int = 0, *, group: Any = None) -> None:
-    """Copies rank `root`'s arrays to every rank's: a dict of them by name, or a list. All ranks agree in number, order,
-    names, types and shapes, which is checked before anything is copied."""
+    """Copies rank `root`'s arrays to every rank's: a dict of them by name, or a list. All ranks agree in number,
+    order, names, types and shapes, which is checked before anything is copied."""
     of, named, its_root = group_of(group), _Named(parameters), lib.int32_of(root, "the root")
     first = ctypes.addressof(named.list)
     interruptible(lambda: lib.check(lib.C.kolo_broadcast_parameters(of.pointer, first, len(named), its_root)))
@@ -63,8 +63,9 @@ def _join(begin: Any, counts_in_averages: bool, timeout: Optional[float], group:
 
 
 def join(*, counts_in_averages: bool = False, timeout: Optional[float] = None, group: Any = None) -> int:
-    """This rank is out of data; the others go on without it. Returns when all ranks of the group have joined: the rank
-    that joined last, whose parameters the others take. With `counts_in_averages` averages count this rank meanwhile."""
+    """This rank is out of data; the others go on without it. Returns when all ranks of the group have joined: the
+    rank that joined last, whose parameters the others take. With `counts_in_averages` averages count this rank
+    meanwhile."""
     last: int = _join(_operations.run, counts_in_averages, timeout, group)
     return last
 

@@ -159,8 +159,8 @@ os.register_at_fork(after_in_child=_forget_locks)
 class Handle(Generic[T]):
     """An operation that was started. `wait` waits for it, and returns what the call would have returned.
 
-    The arrays live until the operation is over, also if the handle is dropped, which neither waits nor cancels. What was
-    copied because it is not contiguous is written back by `wait` (or `wait_for`, `wait_all`) alone.
+    The arrays live until the operation is over, also if the handle is dropped. Dropping neither waits nor cancels. What
+    was copied because it is not contiguous is written back by `wait` (or `wait_for`, `wait_all`) alone.
 
     May be used by several threads at once.
     """
@@ -206,9 +206,9 @@ class Handle(Generic[T]):
         return operation.is_over() or bool(answer.value)
 
     def on_done(self, function: "Callable[[Optional[Error]], Any]") -> None:
-        """Calls the function once with the operation's error, or None: at once if it is over, else on whichever thread
-        runs the engine then. It must be short, and must not wait for an operation nor shut down. What it raises is
-        given to `sys.unraisablehook`. Copies have not been written back yet."""
+        """Calls the function once with the operation's error, or None: at once if it is over, else on whichever
+        thread runs the engine then. It must be short, and must not wait for an operation nor shut down. What it
+        raises is given to `sys.unraisablehook`. Copies have not been written back yet."""
         if not callable(function):
             raise InvalidArgumentError(f"the callback is of type {type(function).__name__}: give a function")
         operation = self._operation
@@ -226,7 +226,7 @@ class Handle(Generic[T]):
         function(operation.error())
 
     def cancel(self) -> bool:
-        """Of a receive: cancels it if no message has come for it, and says whether. `wait` then raises CancelledError."""
+        """Cancels a receive if no message has come for it, and says whether. `wait` then raises CancelledError."""
         answer = ctypes.c_int32()
         self._ask(lib.C.kolo_cancel, ctypes.byref(answer))
         return bool(answer.value)

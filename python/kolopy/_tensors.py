@@ -42,6 +42,8 @@ _TYPES = "bool, an integer of up to 64 bits, float16, bfloat16, float32 or float
 _GIVE = "give a numpy array, or an object with DLPack or the buffer protocol"
 
 _number_of_dtype: "dict[Any, int]" = {}  # by numpy's dtype
+_address_of = ctypes.addressof
+_from_buffer_of = ctypes.c_char.from_buffer
 
 
 class View:
@@ -100,8 +102,11 @@ def output_of(array: Any, what: str = "the tensor") -> View:
                 )
             target, array = array, np.ascontiguousarray(array).reshape(array.shape)
         shape = array.shape
-        packed = lib.pack_tensor(array.__array_interface__["data"][0], number, shape)
-        return View(packed, array, number, shape, target is not None, target)
+        try:  # a third of the time of __array_interface__
+            address = _address_of(_from_buffer_of(array))
+        except (TypeError, ValueError):  # nothing in it, or of a type that has no buffer, such as bfloat16
+            address = array.__array_interface__["data"][0]
+        return View(lib.pack_tensor(address, number, shape), array, number, shape, target is not None, target)
     return _foreign(array, what, writes=True)
 
 
@@ -185,7 +190,8 @@ _CASTS.update({"uint32": "I", "uint64": "Q", "float16": "H", "bfloat16": "H", "f
 def _memoryview_of(owner: Any, address: Optional[int], number: int, shape: "tuple[int, ...]", count: int) -> memoryview:
     """Numbers of 16 bits are there as their bits, in a memoryview of uint16."""
     if count == 0 or address is None:  # a memoryview of several dimensions cannot be empty
-        return memoryview(b"").cast(_CASTS[NAMES[number]])
+        nothing: Any = memoryview(b"")
+        return nothing.cast(_CASTS[NAMES[number]])  # type: ignore[no-any-return]
     memory = (ctypes.c_char * (count * SIZES[number])).from_address(address)
     memory.owner = owner  # type: ignore[attr-defined]  # an instance of a ctypes array takes attributes
     plain: Any = memoryview(memory).cast("B")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`pip install .` in fresh virtual environments: what it installs works there without numpy, goes with `pip uninstall`,
-comes back from a wheel in another environment, and says what to do when the torch is another one.
+"""kolopy and kolo_torch by pip in fresh virtual environments: what they install works there without numpy, comes back from
+wheels in another environment, goes with `pip uninstall`, and says what to do when the torch is another one.
 
 usage: install_test.py SITE      SITE: a folder that pip has installed torch into (pip install --target)
 
@@ -16,6 +16,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+KOLO_TORCH = "./python/kolo_torch"
 THREE_LINES = """
 import os, torch, torch.distributed as dist
 dist.init_process_group("kolo")
@@ -26,12 +27,12 @@ print("averaged by " + dist.get_backend())  # in one piece: another rank writes 
 """
 
 
-def run(*command, **environment):
-    """What it prints; it must succeed."""
+def run(*command, succeeds=True, **environment):
+    """What it prints; it must succeed, or must not."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     kept.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", **environment)
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=kept, cwd=ROOT, check=False)
-    assert result.returncode == 0, f"{command}: {result.stdout[-4000:]}{result.stderr[-4000:]}"
+    assert (result.returncode == 0) == succeeds, f"{command}: {result.stdout[-4000:]}{result.stderr[-4000:]}"
     return result.stdout + result.stderr
 
 
@@ -44,11 +45,18 @@ class Environment:
         self.python = self.folder / "bin" / "python"
         self.packages = pathlib.Path(run(self.python, "-c", "import site; print(site.getsitepackages()[0])").strip())
         for entry in pathlib.Path(site).resolve().iterdir():
-            if not entry.name.startswith(("numpy", "kolo_torch", "bin", "__pycache__")):
+            if not entry.name.startswith(("numpy", "kolo", "bin", "__pycache__")):
                 (self.packages / entry.name).symlink_to(entry)
 
     def pip(self, *arguments):
-        return run(sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check", *arguments)
+        return run(*self._pip(), *arguments)
+
+    def fails(self, *arguments):
+        """What pip prints; it must fail."""
+        return run(*self._pip(), *arguments, succeeds=False)
+
+    def _pip(self):
+        return [sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check"]
 
     def files(self):
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
@@ -82,28 +90,35 @@ def main():
     with tempfile.TemporaryDirectory(prefix="kolo-install-") as folder:
         first = Environment(f"{folder}/first", site)
         before = first.files()
-        begin = time.monotonic()
-        first.pip("install", ".")
-        print(f"pip install . took {time.monotonic() - begin:.0f} s", flush=True)
+        printed = first.fails("install", "--no-deps", KOLO_TORCH)
+        assert "install it first (pip install . in Kolo's source folder)" in " ".join(printed.split()), printed
+        for package in (".", KOLO_TORCH):
+            begin = time.monotonic()
+            first.pip("install", package)
+            print(f"pip install {package} took {time.monotonic() - begin:.0f} s", flush=True)
         check_that_it_works(first, folder)
-        first.pip("uninstall", "--yes", "kolo-torch")
+        one_library = run(first.python, ROOT / "tests/c10d/one_library_test.py")
+        assert "OK" in one_library, one_library
+        for package in (".", KOLO_TORCH):
+            first.pip("wheel", "--no-deps", "--wheel-dir", folder, package)
+        first.pip("uninstall", "--yes", "kolo-torch", "kolopy")
         after = first.files()
         assert after == before, sorted(set(after) ^ set(before))
         print("installed, used and uninstalled: passed", flush=True)
 
-        first.pip("wheel", "--no-deps", "--wheel-dir", folder, ".")
-        wheels = list(pathlib.Path(folder).glob("kolo_torch-*.whl"))
-        assert len(wheels) == 1, wheels
+        wheels = sorted(pathlib.Path(folder).glob("kolo*.whl"))
+        assert [wheel.name.split("-")[0] for wheel in wheels] == ["kolo_torch", "kolopy"], wheels
         second = Environment(f"{folder}/second", site)
-        second.pip("install", "--no-deps", wheels[0])
+        second.pip("install", "--no-deps", *wheels)
         check_that_it_works(second, folder)
-        print(f"a wheel of {wheels[0].stat().st_size / 2**20:.1f} MiB in another environment: passed", flush=True)
+        sizes = " and ".join(f"{wheel.stat().st_size / 2**20:.1f}" for wheel in wheels)
+        print(f"wheels of {sizes} MiB in another environment: passed", flush=True)
 
         version = run(second.python, "-c", "import torch; print(torch.__version__)").splitlines()[0]
         second.take_another_torch("1.0.0")
         printed = run(second.python, "-c", "import torch; print('torch is there')")
         sentence = (f"kolo_torch was built against torch {version}, and this is torch 1.0.0. Build it again for this "
-                    "one, in Kolo's source folder: pip install --force-reinstall --no-deps --no-cache-dir .")
+                    "one, in Kolo's source folder: pip install --force-reinstall --no-deps --no-cache-dir ./python/kolo_torch")
         assert sentence in printed and "torch is there" in printed, printed
         code = "try: import kolo_torch\nexcept ImportError as error: print(f'<{error}>')"
         printed = run(second.python, "-W", "ignore", "-c", code)

@@ -29,7 +29,15 @@ if torch.__version__ != _BUILT_AGAINST:
     raise ImportError(
         f"kolo_torch was built against torch {_BUILT_AGAINST}, and this is torch {torch.__version__}. "
         "Build it again for this one, in Kolo's source folder: "
-        "pip install --force-reinstall --no-deps --no-cache-dir ."
+        "pip install --force-reinstall --no-deps --no-cache-dir ./python/kolo_torch"
+    )
+
+import kolopy  # loads libkolo, of which a process has one
+
+if kolopy.__version__ != __version__:
+    raise ImportError(
+        f"kolo_torch {__version__} was built over kolopy {__version__}, and this is kolopy {kolopy.__version__}. "
+        "Install both again, in Kolo's source folder: pip install . and then pip install --no-deps ./python/kolo_torch"
     )
 
 from kolo_torch import _C
