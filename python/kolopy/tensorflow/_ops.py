@@ -481,15 +481,15 @@ def broadcast_together(tensors: Sequence[Any], root_rank: int, process_set: Proc
 @_as_it_is
 def broadcast_variables(
     variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set, inplace: bool = False
-) -> Any:
+) -> None:
     """Copies rank `root_rank`'s variables to all ranks': TensorFlow's and Keras's, in the same order on all ranks."""
     listed = list(variables)
     if not listed:
-        return None
+        return
     name = traced_name("broadcast_variables") or "broadcast_variables"
     values = broadcast_together([tf.convert_to_tensor(one) for one in listed], root_rank, process_set, name)
-    assigned = [one.assign(value) for one, value in zip(listed, values)]
-    return None if _is_eager() else tf.group(*[one for one in assigned if one is not None])
+    for one, value in zip(listed, values):
+        one.assign(value)
 
 
 @_as_it_is

@@ -37,22 +37,32 @@ using tensorflow::shape_inference::ShapeHandle;
 
 absl::StatusCode code_of(kolo_status status) {
   switch (status) {
-    case KOLO_OK: return absl::StatusCode::kOk;
-    case KOLO_INVALID_ARGUMENT:
-    case KOLO_MISMATCH:
-    case KOLO_INVALID_SETTING: return absl::StatusCode::kInvalidArgument;
-    case KOLO_DUPLICATE_NAME: return absl::StatusCode::kAlreadyExists;
-    case KOLO_UNSUPPORTED: return absl::StatusCode::kUnimplemented;
-    case KOLO_NOT_INITIALIZED: return absl::StatusCode::kFailedPrecondition;
-    case KOLO_TIMEOUT:
-    case KOLO_EXPIRED: return absl::StatusCode::kDeadlineExceeded;
-    case KOLO_RANK_LOST:
-    case KOLO_TRANSPORT: return absl::StatusCode::kUnavailable;
-    case KOLO_OUT_OF_MEMORY: return absl::StatusCode::kResourceExhausted;
-    case KOLO_SHUT_DOWN:  // not kCancelled: TensorFlow takes that for a consequence of another error, and drops it
-    case KOLO_USER_EXCEPTION:
-    case KOLO_CANCELLED: return absl::StatusCode::kAborted;
-    default: return absl::StatusCode::kInternal;
+  case KOLO_OK:
+    return absl::StatusCode::kOk;
+  case KOLO_INVALID_ARGUMENT:
+  case KOLO_MISMATCH:
+  case KOLO_INVALID_SETTING:
+    return absl::StatusCode::kInvalidArgument;
+  case KOLO_DUPLICATE_NAME:
+    return absl::StatusCode::kAlreadyExists;
+  case KOLO_UNSUPPORTED:
+    return absl::StatusCode::kUnimplemented;
+  case KOLO_NOT_INITIALIZED:
+    return absl::StatusCode::kFailedPrecondition;
+  case KOLO_TIMEOUT:
+  case KOLO_EXPIRED:
+    return absl::StatusCode::kDeadlineExceeded;
+  case KOLO_RANK_LOST:
+  case KOLO_TRANSPORT:
+    return absl::StatusCode::kUnavailable;
+  case KOLO_OUT_OF_MEMORY:
+    return absl::StatusCode::kResourceExhausted;
+  case KOLO_SHUT_DOWN:  // not kCancelled: TensorFlow takes that for a consequence of another error, and drops it
+  case KOLO_USER_EXCEPTION:
+  case KOLO_CANCELLED:
+    return absl::StatusCode::kAborted;
+  default:
+    return absl::StatusCode::kInternal;
   }
 }
 
@@ -100,27 +110,42 @@ Groups& groups() {
 
 int dtype_of(tensorflow::DataType type) {
   switch (type) {
-    case tensorflow::DT_BOOL: return KOLO_BOOL;
-    case tensorflow::DT_INT8: return KOLO_INT8;
-    case tensorflow::DT_INT16: return KOLO_INT16;
-    case tensorflow::DT_INT32: return KOLO_INT32;
-    case tensorflow::DT_INT64: return KOLO_INT64;
-    case tensorflow::DT_UINT8: return KOLO_UINT8;
-    case tensorflow::DT_UINT16: return KOLO_UINT16;
-    case tensorflow::DT_UINT32: return KOLO_UINT32;
-    case tensorflow::DT_UINT64: return KOLO_UINT64;
-    case tensorflow::DT_HALF: return KOLO_FLOAT16;
-    case tensorflow::DT_BFLOAT16: return KOLO_BFLOAT16;
-    case tensorflow::DT_FLOAT: return KOLO_FLOAT32;
-    case tensorflow::DT_DOUBLE: return KOLO_FLOAT64;
-    default: return -1;
+  case tensorflow::DT_BOOL:
+    return KOLO_BOOL;
+  case tensorflow::DT_INT8:
+    return KOLO_INT8;
+  case tensorflow::DT_INT16:
+    return KOLO_INT16;
+  case tensorflow::DT_INT32:
+    return KOLO_INT32;
+  case tensorflow::DT_INT64:
+    return KOLO_INT64;
+  case tensorflow::DT_UINT8:
+    return KOLO_UINT8;
+  case tensorflow::DT_UINT16:
+    return KOLO_UINT16;
+  case tensorflow::DT_UINT32:
+    return KOLO_UINT32;
+  case tensorflow::DT_UINT64:
+    return KOLO_UINT64;
+  case tensorflow::DT_HALF:
+    return KOLO_FLOAT16;
+  case tensorflow::DT_BFLOAT16:
+    return KOLO_BFLOAT16;
+  case tensorflow::DT_FLOAT:
+    return KOLO_FLOAT32;
+  case tensorflow::DT_DOUBLE:
+    return KOLO_FLOAT64;
+  default:
+    return -1;
   }
 }
 
 absl::Status describe(const Tensor& tensor, kolo_tensor* out) {
   if (tensor.dims() > KOLO_MAX_DIMS) {
-    return absl::InvalidArgumentError("the tensor has " + std::to_string(tensor.dims()) + " dimensions: Kolo takes 0 to " +
-                                      std::to_string(KOLO_MAX_DIMS) + ", so reshape it");
+    return absl::InvalidArgumentError("the tensor has " + std::to_string(tensor.dims()) +
+                                      " dimensions: Kolo takes 0 to " + std::to_string(KOLO_MAX_DIMS) +
+                                      ", so reshape it");
   }
   *out = kolo_tensor{};
   out->data = const_cast<char*>(tensor.tensor_data().data());
@@ -286,8 +311,8 @@ class Allreduce : public ReducingKernel {
     Tensor* output = nullptr;
     kolo_tensor in, out;
     OP_REQUIRES_OK_ASYNC(context, find(&group), done);
-    OP_REQUIRES_OK_ASYNC(
-        context, context->forward_input_or_allocate_output({0}, 0, context->input(0).shape(), &output), done);
+    OP_REQUIRES_OK_ASYNC(context, context->forward_input_or_allocate_output({0}, 0, context->input(0).shape(), &output),
+                         done);
     OP_REQUIRES_OK_ASYNC(context, describe(context->input(0), &in), done);
     OP_REQUIRES_OK_ASYNC(context, describe(*output, &out), done);
     run(context, std::move(done),
@@ -305,8 +330,8 @@ class Broadcast : public Kernel {
     Tensor* output = nullptr;
     kolo_tensor in, out;
     OP_REQUIRES_OK_ASYNC(context, find(&group), done);
-    OP_REQUIRES_OK_ASYNC(
-        context, context->forward_input_or_allocate_output({0}, 0, context->input(0).shape(), &output), done);
+    OP_REQUIRES_OK_ASYNC(context, context->forward_input_or_allocate_output({0}, 0, context->input(0).shape(), &output),
+                         done);
     OP_REQUIRES_OK_ASYNC(context, describe(context->input(0), &in), done);
     OP_REQUIRES_OK_ASYNC(context, describe(*output, &out), done);
     run(context, std::move(done),
@@ -473,8 +498,7 @@ class Barrier : public Kernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     kolo_group* group = nullptr;
     OP_REQUIRES_OK_ASYNC(context, find(&group), done);
-    run(context, std::move(done),
-        [&](kolo_handle** handle) { return kolo_barrier(group, key(), nullptr, handle); });
+    run(context, std::move(done), [&](kolo_handle** handle) { return kolo_barrier(group, key(), nullptr, handle); });
   }
 };
 
@@ -484,9 +508,8 @@ class Join : public Kernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     kolo_group* group = nullptr;
     OP_REQUIRES_OK_ASYNC(context, find(&group), done);
-    run_and_fetch(context, std::move(done), &take_last, [&](Fetched& fetched) {
-      return kolo_join(group, nullptr, &fetched.last, &fetched.handle);
-    });
+    run_and_fetch(context, std::move(done), &take_last,
+                  [&](Fetched& fetched) { return kolo_join(group, nullptr, &fetched.last, &fetched.handle); });
   }
 };
 
@@ -531,21 +554,16 @@ absl::Status other_rows_and_splits(InferenceContext* context) {
 
 // --- operations. They are stateful, so that TensorFlow neither drops one nor runs it once instead of often.
 
-#define KOLO_TYPES \
-  "{bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double}"
+#define KOLO_TYPES "{bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double}"
 #define KOLO_OP(name) REGISTER_OP(name).Attr("tensor_name: string = ''").Attr("process_set: int = 0").SetIsStateful()
-#define KOLO_REDUCING_OP(name)     \
-  KOLO_OP(name)                    \
-      .Attr("reduce_op: int = 0")  \
-      .Attr("send_as: int = -1")   \
-      .Attr("prescale: string = '1'") \
+#define KOLO_REDUCING_OP(name)                                                                                         \
+  KOLO_OP(name)                                                                                                        \
+      .Attr("reduce_op: int = 0")                                                                                      \
+      .Attr("send_as: int = -1")                                                                                       \
+      .Attr("prescale: string = '1'")                                                                                  \
       .Attr("postscale: string = '1'")
 
-KOLO_REDUCING_OP("KoloAllreduce")
-    .Attr("T: " KOLO_TYPES)
-    .Input("tensor: T")
-    .Output("reduced: T")
-    .SetShapeFn(unchanged);
+KOLO_REDUCING_OP("KoloAllreduce").Attr("T: " KOLO_TYPES).Input("tensor: T").Output("reduced: T").SetShapeFn(unchanged);
 KOLO_OP("KoloBroadcast")
     .Attr("T: " KOLO_TYPES)
     .Attr("root_rank: int")
@@ -557,11 +575,7 @@ KOLO_REDUCING_OP("KoloReducescatter")
     .Input("tensor: T")
     .Output("rows: T")
     .SetShapeFn(other_rows_everywhere);
-KOLO_OP("KoloAllgather")
-    .Attr("T: " KOLO_TYPES)
-    .Input("tensor: T")
-    .Output("rows: T")
-    .SetShapeFn(other_rows_everywhere);
+KOLO_OP("KoloAllgather").Attr("T: " KOLO_TYPES).Input("tensor: T").Output("rows: T").SetShapeFn(other_rows_everywhere);
 KOLO_OP("KoloAlltoall")
     .Attr("T: " KOLO_TYPES)
     .Input("tensor: T")
@@ -588,8 +602,8 @@ KOLO_OP("KoloGroupedAllgather")
 KOLO_OP("KoloBarrier").SetShapeFn(tensorflow::shape_inference::NoOutputs);
 KOLO_OP("KoloJoin").Output("last: int32").SetShapeFn(tensorflow::shape_inference::ScalarShape);
 
-#define KOLO_KERNEL(name)                                                                   \
-  REGISTER_KERNEL_BUILDER(Name("Kolo" #name).Device(tensorflow::DEVICE_CPU), name);         \
+#define KOLO_KERNEL(name)                                                                                              \
+  REGISTER_KERNEL_BUILDER(Name("Kolo" #name).Device(tensorflow::DEVICE_CPU), name);                                    \
   REGISTER_KERNEL_BUILDER(Name("Kolo" #name).Device(tensorflow::DEVICE_GPU), Refusal)
 
 KOLO_KERNEL(Allreduce);
