@@ -45,9 +45,10 @@ class BroadcastGlobalVariablesCallback(_Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         self._is_done = False
         optimizer = self.model.optimizer
+        if self.model.built and optimizer is not None and not optimizer.built:
+            optimizer.build(self.model.trainable_variables)
         # Every rank does the same: a rank that has loaded a checkpoint may have variables that others still lack.
-        own = bool(self.model.built and (optimizer is None or optimizer.built))
-        if all(kolopy.allgather_object(own, group=self._set.group())):
+        if all(kolopy.allgather_object(bool(self.model.built), group=self._set.group())):
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
