@@ -26,6 +26,7 @@ from train import BATCH, digits, network
 import kolopy.tensorflow as hvd
 
 tf.get_logger().setLevel("ERROR")
+warnings.filterwarnings("ignore", message=".*shuffle=True.*")
 tests = []
 
 
@@ -112,25 +113,28 @@ def options():
 @test
 def several_passes_a_step():
     rank, size = hvd.rank(), hvd.size()
+    def seven_passes(averages, eager):
+        variable, unused = keras.Variable([0.0, 0.0]), keras.Variable(1.0)
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=3,
+                                             average_aggregated_gradients=averages)
+
+        def call(gradient):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the gradient that is None
+                optimizer.apply([gradient, None], [variable, unused])
+
+        call = call if eager else tf.function(call)
+        for number in range(7):
+            call(tf.constant([1.0, float(rank)]))
+            steps = (number + 1) // 3
+            each = 1.0 if averages else 3.0
+            np.testing.assert_allclose(variable.numpy(), [-each * steps, -each * steps * (size - 1) / 2], rtol=1e-6)
+            assert int(optimizer.iterations) == steps
+        assert float(unused) == 1.0
+
     for averages in (False, True):
         for eager in (False, True):
-            variable, unused = keras.Variable([0.0, 0.0]), keras.Variable(1.0)
-            optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=3,
-                                                 average_aggregated_gradients=averages)
-
-            def call(gradient, optimizer=optimizer, variable=variable, unused=unused):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of the gradient that is None
-                    optimizer.apply([gradient, None], [variable, unused])
-
-            call = call if eager else tf.function(call)
-            for number in range(7):
-                call(tf.constant([1.0, float(rank)]))
-                steps = (number + 1) // 3
-                each = 1.0 if averages else 3.0
-                np.testing.assert_allclose(variable.numpy(), [-each * steps, -each * steps * (size - 1) / 2], rtol=1e-6)
-                assert int(optimizer.iterations) == steps
-            assert float(unused) == 1.0
+            seven_passes(averages, eager)
     train, _ = digits()
     ours = compiled(started(hvd.rank()), hvd.DistributedOptimizer(keras.optimizers.SGD(0.05), backward_passes_per_step=2,
                                                                   average_aggregated_gradients=True))
@@ -284,6 +288,7 @@ def weights_that_begin_later():
 def xla():
     """jit_compile="auto" may choose XLA, which knows no kernels but its own."""
     train, _ = digits()
+
     class Automatic(keras.Sequential):
         def _resolve_auto_jit_compile(self):  # as on a machine with a GPU, and in older releases of Keras
             return True

@@ -103,8 +103,8 @@ _KOLO_RUN = "kolo-run, mpirun, torchrun or srun start the ranks, and Kolo choose
 _ABSENT = {
     "elastic": "the world is fixed when it starts: save checkpoints, and start the job again",
     "Adasum": "give hvd.Average or hvd.Sum",
-    "SyncBatchNormalization": "Keras's own BatchNormalization(synchronized=True) is for tf.distribute; use larger batches "
-    "a rank, or LayerNormalization",
+    "SyncBatchNormalization": "Keras's own BatchNormalization(synchronized=True) is for tf.distribute; use larger "
+    "batches a rank, or LayerNormalization",
     "PartialDistributedGradientTape": "reduce the gradients that you want reduced by hvd.allreduce, or take two tapes",
     "PartialDistributedOptimizer": "reduce the gradients that you want reduced by hvd.DistributedGradientTape",
     "broadcast_global_variables": "it is for sessions of TensorFlow 1: use hvd.broadcast_variables(model.variables, 0)",

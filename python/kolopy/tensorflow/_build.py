@@ -41,7 +41,10 @@ def _compiler() -> "list[str]":
 def _flags() -> "list[str]":
     return [
         *["-O2", "-fPIC", "-shared", "-fvisibility=hidden"],
-        *(flag.replace("-I", "-isystem", 1) if flag.startswith("-I") else flag for flag in tf.sysconfig.get_compile_flags()),
+        *(
+            flag.replace("-I", "-isystem", 1) if flag.startswith("-I") else flag
+            for flag in tf.sysconfig.get_compile_flags()
+        ),
         f"-I{kolopy.get_include()}",
     ]
 
@@ -70,8 +73,8 @@ def _folder() -> str:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
         raise ImportError(
-            f"kolopy.tensorflow has to compile its kernels, and can write neither {FOLDER} nor {folder} ({error}): make "
-            "one of them writable, or name a folder by XDG_CACHE_HOME"
+            f"kolopy.tensorflow has to compile its kernels, and can write neither {FOLDER} nor {folder} ({error}): "
+            "make one of them writable, or name a folder by XDG_CACHE_HOME"
         ) from error
     if os.stat(folder).st_uid != os.getuid() or not os.access(folder, os.W_OK):
         raise ImportError(f"kolopy.tensorflow would load code from {folder}, which is not this user's: remove it")
@@ -123,8 +126,8 @@ def compiled() -> str:
 
 
 def load() -> "Tuple[Any, Any]":
-    """TensorFlow's module of the operations, and the function that says which group a process set is. libkolo.so is in the
-    process already (`kolopy._library`), so that the kernels find that one."""
+    """TensorFlow's module of the operations, and the function that says which group a process set is. libkolo.so is in
+    the process already (`kolopy._library`), so that the kernels find that one."""
     assert _library.C is not None
     path = compiled()
     operations = tf.load_op_library(path)

@@ -72,10 +72,10 @@ class _Reduction:
 class DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
     """A tape whose `gradient` gives the ranks' average. Made from a tape, in use or not:
 
-        with tf.GradientTape() as tape:
-            loss = ...
-        tape = hvd.DistributedGradientTape(tape)
-        gradients = tape.gradient(loss, model.trainable_variables)
+    with tf.GradientTape() as tape:
+        loss = ...
+    tape = hvd.DistributedGradientTape(tape)
+    gradients = tape.gradient(loss, model.trainable_variables)
     """
 
     def __init__(
@@ -93,9 +93,7 @@ class DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
         if not isinstance(gradtape, tf.GradientTape):
             raise TypeError(f"DistributedGradientTape takes a tf.GradientTape, not a {type(gradtape).__name__}")
         self.__dict__.update(gradtape.__dict__)
-        self._kolo = _Reduction(
-            compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, process_set
-        )
+        self._kolo = _Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, process_set)
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[misc]
     def gradient(self, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -122,12 +120,15 @@ class _Accumulation:
         with tf.init_scope():
             self._count = tf.Variable(0, trainable=False, dtype=tf.int64)
             self._sums = [
-                None if one is None else tf.Variable(tf.zeros(one.shape, one.dtype), trainable=False) for one in gradients
+                None if one is None else tf.Variable(tf.zeros(one.shape, one.dtype), trainable=False)
+                for one in gradients
             ]
 
     def add(self, gradients: Sequence[Any]) -> Any:
         """Whether this pass was the last of a step."""
-        missing = [i for i, (one, its_sum) in enumerate(zip(gradients, self._sums)) if (one is None) != (its_sum is None)]
+        missing = [
+            i for i, (one, its_sum) in enumerate(zip(gradients, self._sums)) if (one is None) != (its_sum is None)
+        ]
         if missing or len(gradients) != len(self._sums):
             raise ValueError("gradients are None in one pass and not in another: give zeros in their place")
         added = [its_sum.assign_add(one) for one, its_sum in zip(gradients, self._sums) if one is not None]
@@ -235,8 +236,8 @@ def DistributedOptimizer(
         )
     if keras.config.backend() != "tensorflow":
         raise RuntimeError(
-            f"Keras runs over {keras.config.backend()}, and hvd.DistributedOptimizer needs TensorFlow: set KERAS_BACKEND="
-            "tensorflow before the first import of keras"
+            f"Keras runs over {keras.config.backend()}, and hvd.DistributedOptimizer needs TensorFlow: set "
+            "KERAS_BACKEND=tensorflow before the first import of keras"
         )
     if isinstance(optimizer, _Distributed) and optimizer._kolo is not None:
         raise ValueError("the optimizer is distributed already: gradients would be reduced twice")

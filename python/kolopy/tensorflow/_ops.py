@@ -116,8 +116,8 @@ def _before(graph: Any, operation: str) -> "List[Any]":
 
 
 def _run_concurrently(graph: Any, operation: Any) -> None:
-    """TensorFlow runs a function's stateful operations one after another. Collectives have names, so they need no order,
-    and Kolo combines those that are under way at the same time."""
+    """TensorFlow runs a function's stateful operations one after another. Collectives have names, so they need no
+    order, and Kolo combines those that are under way at the same time."""
     earlier = [] if operation.type in _FENCES else getattr(graph, "_kolo_operations", [])
     graph._kolo_operations = [*earlier, operation]
     manager = getattr(graph, "experimental_acd_manager", None)
@@ -143,7 +143,9 @@ _as_it_is: Any = tf.autograph.experimental.do_not_convert
 
 def _tensor(value: Any) -> Any:
     if isinstance(value, (tf.SparseTensor, tf.RaggedTensor)):
-        raise TypeError(f"a {type(value).__name__} has no dense memory: give a tensor, or tf.IndexedSlices to allreduce")
+        raise TypeError(
+            f"a {type(value).__name__} has no dense memory: give a tensor, or tf.IndexedSlices to allreduce"
+        )
     tensor = tf.convert_to_tensor(value)
     device = str(tensor.device)
     if "device:" in device.lower() and "device:cpu" not in device.lower():
@@ -167,7 +169,9 @@ def _reduce_op(op: Any, average: Optional[bool]) -> ReduceOp:
         raise ValueError(f"there is no reduce operation {op!r}: give hvd.Average, Sum, Min, Max or Product") from None
 
 
-def _reduction(op: ReduceOp, compression: Any, prescale: float, postscale: float, process_set: ProcessSet) -> "dict[str, Any]":
+def _reduction(
+    op: ReduceOp, compression: Any, prescale: float, postscale: float, process_set: ProcessSet
+) -> "dict[str, Any]":
     return {
         "reduce_op": int(op),
         "send_as": compression.send_as,
@@ -193,8 +197,8 @@ def allreduce(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Reduces element by element over all ranks: hvd.Average (the default), Sum, Min, Max or Product. `tf.IndexedSlices`
-    become the slices of all ranks: their sum is the sum, so the average is divided by the number of ranks."""
+    """Reduces element by element over all ranks: hvd.Average (the default), Sum, Min, Max or Product.
+    `tf.IndexedSlices` become the slices of all ranks: their sum is the sum, so the average is divided by the number of ranks."""
     its_op = _reduce_op(op, average)
     if isinstance(tensor, tf.IndexedSlices):
         return _allreduce_slices(tensor, its_op, prescale_factor, postscale_factor, name, process_set)

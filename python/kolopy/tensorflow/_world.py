@@ -75,7 +75,9 @@ _sets: "dict[int, ProcessSet]" = {}
 _made = 0
 
 
-def init(comm: Any = None, process_sets: Optional[Sequence[Union[ProcessSet, Sequence[int]]]] = None, **settings: Any) -> None:
+def init(
+    comm: Any = None, process_sets: Optional[Sequence[Union[ProcessSet, Sequence[int]]]] = None, **settings: Any
+) -> None:
     """Joins the job that a launcher started, or makes a world of one. After `kolopy.init()` it uses that context.
     `settings` are kolopy.init's: timeout_s=30."""
     if comm is not None:
@@ -110,7 +112,11 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
     made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     if made is global_process_set or made.process_set_id is not None:
         raise ValueError(f"{made!r} is in use already")
-    if not made.ranks or len(set(made.ranks)) != len(made.ranks) or not 0 <= made.ranks[0] <= made.ranks[-1] < kolopy.size():
+    if (
+        not made.ranks
+        or len(set(made.ranks)) != len(made.ranks)
+        or not 0 <= made.ranks[0] <= made.ranks[-1] < kolopy.size()
+    ):
         raise ValueError(f"{made!r} is no process set: give one or more different ranks from 0 to {kolopy.size() - 1}")
     _made += 1
     if kolopy.rank() in made.ranks:
@@ -149,15 +155,25 @@ def is_homogeneous() -> bool:
     return len(set(kolopy.allgather_object(kolopy.local_size()))) == 1
 
 
-def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    session: Any = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """Rank `root_rank`'s object, on every rank: pickled, so that all ranks trust the root."""
     return kolopy.broadcast_object(obj, root_rank, group=process_set.group())
 
 
-def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
+def broadcast_object_fn(
+    root_rank: int = 0, session: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
     return lambda obj: broadcast_object(obj, root_rank, process_set=process_set)
 
 
-def allgather_object(obj: Any, session: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> "List[Any]":
+def allgather_object(
+    obj: Any, session: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> "List[Any]":
     """All ranks' objects, by rank: pickled, so that the ranks trust each other."""
     return kolopy.allgather_object(obj, group=process_set.group())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's callbacks for `model.fit` of Keras 3.
 
-A model whose fit has one of them is not compiled by XLA: Keras's jit_compile="auto" may choose XLA, which has no kernels
-for Kolo's operations.
+A model whose fit has one of them is not compiled by XLA: Keras's jit_compile="auto" may choose XLA, which has no
+kernels for Kolo's operations.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class _Callback(keras.callbacks.Callback):  # type: ignore[misc]
             optimizer.inner_optimizer
         ):
             raise ValueError(
-                "a LossScaleOptimizer around a distributed optimizer leaves out a step on the rank that overflows alone, and "
-                "the others wait for it: give model.compile hvd.DistributedOptimizer(keras.optimizers."
+                "a LossScaleOptimizer around a distributed optimizer leaves out a step on the rank that overflows alone, "
+                "and the others wait for it: give model.compile hvd.DistributedOptimizer(keras.optimizers."
                 "LossScaleOptimizer(optimizer))"
             )
 
@@ -80,8 +80,8 @@ class MetricAverageCallback(_Callback):
 
 
 class LearningRateScheduleCallback(_Callback):
-    """Sets the learning rate to initial_lr * multiplier from start_epoch until before end_epoch. `multiplier`: a number,
-    or a function of the epoch; with staircase=False it is asked before each batch, for fractions of an epoch."""
+    """Sets the learning rate to initial_lr * multiplier from start_epoch until before end_epoch. `multiplier`: a
+    number, or a function of the epoch; with staircase=False it is asked before each batch, for fractions of an epoch."""
 
     def __init__(
         self,
@@ -138,8 +138,8 @@ class LearningRateScheduleCallback(_Callback):
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
-    """Raises the learning rate from initial_lr / size to initial_lr over the first epochs, batch by batch. `initial_lr` is
-    the rate after that: the one of one rank times hvd.size()."""
+    """Raises the learning rate from initial_lr / size to initial_lr over the first epochs, batch by batch. `initial_lr`
+    is the rate after that: the one of one rank times hvd.size()."""
 
     def __init__(
         self,

@@ -552,10 +552,16 @@ absl::Status other_rows_and_splits(InferenceContext* context) {
 
 }  // namespace
 
-// --- operations. They are stateful, so that TensorFlow neither drops one nor runs it once instead of often.
+// --- operations. They are stateful, so that TensorFlow neither drops one nor runs it once instead of often; and of
+// communication, so that it does not replace the code of an error.
 
 #define KOLO_TYPES "{bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double}"
-#define KOLO_OP(name) REGISTER_OP(name).Attr("tensor_name: string = ''").Attr("process_set: int = 0").SetIsStateful()
+#define KOLO_OP(name)                                                                                                  \
+  REGISTER_OP(name)                                                                                                    \
+      .Attr("tensor_name: string = ''")                                                                                \
+      .Attr("process_set: int = 0")                                                                                    \
+      .SetIsStateful()                                                                                                 \
+      .SetIsDistributedCommunication()
 #define KOLO_REDUCING_OP(name)                                                                                         \
   KOLO_OP(name)                                                                                                        \
       .Attr("reduce_op: int = 0")                                                                                      \
