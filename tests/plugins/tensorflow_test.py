@@ -499,6 +499,19 @@ def xla():
 
 
 @test
+def devices():
+    """Kernels are for the CPU alone."""
+
+    def elsewhere(x):
+        with tf.device("GPU:0"):
+            return hvd.allreduce(tf.identity(x))
+
+    raises(NotImplementedError, lambda: tf.function(elsewhere)(tf.ones([2])), "GPU", "CPU only", "set_visible_devices")
+    with tf.device("CPU:0"):
+        same(hvd.allreduce(tf.ones([2])), np.float32([1, 1]))
+
+
+@test
 def what_is_not_there():
     for name in ("elastic", "Adasum", "SyncBatchNormalization", "PartialDistributedOptimizer", "start_timeline"):
         error = raises(AttributeError, lambda name=name: getattr(hvd, name), f"has no {name}: ")

@@ -113,15 +113,15 @@ class _Accumulation:
         self._sums: "List[Any]" = []
         self._count: Any = None
 
-    def begin(self, gradients: Sequence[Any]) -> None:
+    def begin(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         """Makes the variables, outside a function that is being traced."""
         if self._count is not None:
             return
         with tf.init_scope():
             self._count = tf.Variable(0, trainable=False, dtype=tf.int64)
             self._sums = [
-                None if one is None else tf.Variable(tf.zeros(one.shape, one.dtype), trainable=False)
-                for one in gradients
+                None if one is None else tf.Variable(tf.zeros(variable.shape, one.dtype), trainable=False)
+                for one, variable in zip(gradients, variables)
             ]
 
     def add(self, gradients: Sequence[Any]) -> Any:
@@ -167,7 +167,7 @@ class _Distributed:
         if not its_variables.built:
             its_variables.build(variables)
         gradients = [tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients]
-        accumulation.begin(gradients)
+        accumulation.begin(gradients, variables)
         reduction = self._kolo
 
         def step() -> Any:

@@ -198,7 +198,8 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Reduces element by element over all ranks: hvd.Average (the default), Sum, Min, Max or Product.
-    `tf.IndexedSlices` become the slices of all ranks: their sum is the sum, so the average is divided by the number of ranks."""
+    `tf.IndexedSlices` become the slices of all ranks: their sum is the sum, and the average is that, divided by their number.
+    """
     its_op = _reduce_op(op, average)
     if isinstance(tensor, tf.IndexedSlices):
         return _allreduce_slices(tensor, its_op, prescale_factor, postscale_factor, name, process_set)

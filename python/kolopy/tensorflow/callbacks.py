@@ -27,7 +27,7 @@ class _Callback(keras.callbacks.Callback):  # type: ignore[misc]
             optimizer.inner_optimizer
         ):
             raise ValueError(
-                "a LossScaleOptimizer around a distributed optimizer leaves out a step on the rank that overflows alone, "
+                "a LossScaleOptimizer around a distributed optimizer leaves out a step on one rank that overflows, "
                 "and the others wait for it: give model.compile hvd.DistributedOptimizer(keras.optimizers."
                 "LossScaleOptimizer(optimizer))"
             )
@@ -81,7 +81,8 @@ class MetricAverageCallback(_Callback):
 
 class LearningRateScheduleCallback(_Callback):
     """Sets the learning rate to initial_lr * multiplier from start_epoch until before end_epoch. `multiplier`: a
-    number, or a function of the epoch; with staircase=False it is asked before each batch, for fractions of an epoch."""
+    number, or a function of the epoch; with staircase=False it is called before each batch, with
+    fractions of an epoch."""
 
     def __init__(
         self,
