@@ -552,7 +552,7 @@ def run_all():
 
 def end(mode):
     """How operations fail that wait for a rank which dies, waits, or leaves."""
-    hvd.init(timeout_s=3)
+    hvd.init(timeout_s=15 if mode == "timeout" else 300)
     last = hvd.rank() == hvd.size() - 1
     step = tf.function(lambda x: [hvd.allreduce(x, op=hvd.Sum), hvd.allgather(x)])
     step(tf.ones([4]))
@@ -563,7 +563,7 @@ def end(mode):
         elif mode == "abandon":
             kolopy.abandon("no more data here")
         else:
-            time.sleep(5)
+            time.sleep(20)
     else:
         kind = {"death": tf.errors.UnavailableError, "abandon": tf.errors.AbortedError,
                 "timeout": tf.errors.DeadlineExceededError}[mode]

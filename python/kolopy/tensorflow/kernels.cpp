@@ -8,9 +8,11 @@
 #include <kolo/kolo.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
+#include <locale>
 #include <memory>
-#include <mutex>
+#include <sstream>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/mutex.h"
 
 namespace kolo_tensorflow {
 namespace {
@@ -78,7 +81,7 @@ absl::Status checked(kolo_status status) {
 class Groups {
  public:
   void set(std::int32_t number, kolo_group* group) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const tensorflow::mutex_lock lock(mutex_);
     if (group == nullptr) {
       groups_.erase(number);
     } else {
@@ -86,7 +89,7 @@ class Groups {
     }
   }
   absl::Status find(std::int32_t number, kolo_group** group) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const tensorflow::mutex_lock lock(mutex_);
     const auto found = groups_.find(number);
     if (found == groups_.end()) {
       return absl::FailedPreconditionError(number == 0 ? "Kolo is not initialized: call hvd.init() first"
@@ -97,7 +100,7 @@ class Groups {
   }
 
  private:
-  std::mutex mutex_;
+  tensorflow::mutex mutex_;
   std::unordered_map<std::int32_t, kolo_group*> groups_;
 };
 
@@ -287,6 +290,13 @@ class Kernel : public AsyncOpKernel {
   std::int32_t process_set_ = 0;
 };
 
+/// In any locale of the program's.
+bool read(const std::string& text, double* number) {
+  std::istringstream stream(text);
+  stream.imbue(std::locale::classic());
+  return static_cast<bool>(stream >> *number);
+}
+
 class ReducingKernel : public Kernel {
  public:
   explicit ReducingKernel(OpKernelConstruction* context) : Kernel(context) {
@@ -295,8 +305,9 @@ class ReducingKernel : public Kernel {
     OP_REQUIRES_OK(context, context->GetAttr("send_as", &options_.send_as));
     OP_REQUIRES_OK(context, context->GetAttr("prescale", &prescale));
     OP_REQUIRES_OK(context, context->GetAttr("postscale", &postscale));
-    options_.prescale = std::strtod(prescale.c_str(), nullptr);
-    options_.postscale = std::strtod(postscale.c_str(), nullptr);
+    OP_REQUIRES(
+        context, read(prescale, &options_.prescale) && read(postscale, &options_.postscale),
+        absl::InvalidArgumentError("a scale is no number: prescale is " + prescale + ", postscale " + postscale));
   }
 
  protected:
