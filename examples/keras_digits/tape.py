@@ -26,7 +26,7 @@ def main():
     model = network()
     optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    hvd.broadcast_variables(model.variables, root_rank=0)
+    hvd.broadcast_variables(model.weights, root_rank=0)
 
     @tf.function
     def step(pixels, labels):
