@@ -72,6 +72,7 @@ VENDORS = [
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "src/c10d/", "python/", "include/kolo/libtorch.hpp",
                                      "tests/libtorch/", "tests/c10d/", "bench/", "examples/torch_")),
     ("pybind11", r"pybind11/", ("python/",)),
+    ("tensorflow", r"tensorflow/", ("python/kolopy/tensorflow/",)),
     ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
     ("highway", r"hwy/", ("src/data/kernels/", "tests/data/kernels/")),
     ("libcrypto", r"openssl/", ("src/base/",)),
