@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c/guard.hpp"
 
-#include <string>
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 #include <kolo/info.hpp>
 
 namespace kolo::c {
 namespace {
 
-struct LastError {
-  std::string text;
-  const char* shown = "";
-};
-thread_local LastError last_error;
+// Nothing that is destroyed: a program may call Kolo while its thread, or the process, ends.
+constexpr std::size_t kLongest = 8192;
+thread_local char last_error[kLongest];
 
 }  // namespace
 
 kolo_status fail(kolo_status status, std::string_view sentence) noexcept {
-  try {
-    last_error.text = sentence;
-    last_error.shown = last_error.text.c_str();
-  } catch (const std::bad_alloc&) {
-    last_error.shown = "there is no memory for this error's sentence";
-  }
+  constexpr std::string_view kCut = "...";
+  const std::size_t length = std::min(sentence.size(), kLongest - 1);
+  std::memmove(last_error, sentence.data(), length);
+  last_error[length] = 0;
+  if (length < sentence.size()) kCut.copy(last_error + length - kCut.size(), kCut.size());
   return status;
 }
 
@@ -39,7 +38,7 @@ const char* kolo_status_name(kolo_status status) {
   return kolo::to_string(static_cast<kolo::ErrorCode>(number)).data();
 }
 
-const char* kolo_last_error() { return kolo::c::last_error.shown; }
+const char* kolo_last_error() { return kolo::c::last_error; }
 
 namespace kolo::c {
 

@@ -13,7 +13,7 @@
 
 namespace kolo::c {
 
-/// Notes the sentence as the thread's last error, and returns the status. Without memory for it the sentence says so.
+/// Notes the sentence as the thread's last error, at most 8 KiB of it, and returns the status.
 kolo_status fail(kolo_status status, std::string_view sentence) noexcept;
 
 inline kolo_status status_of(ErrorCode code) noexcept { return static_cast<kolo_status>(code); }

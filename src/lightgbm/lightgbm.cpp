@@ -117,12 +117,12 @@ void attach(const Group& group) {
   }
   std::vector<int> all(static_cast<std::size_t>(size(group)));
   std::iota(all.begin(), all.end(), 0);
-  Group own = Group::of(group, all, "lightgbm");
+  const Group own = Group::of(group, all, "lightgbm");
   if (init(size(own), rank(own), reinterpret_cast<void*>(&reduce_scatter_for_lightgbm),
            reinterpret_cast<void*>(&allgather_for_lightgbm)) != 0) {
     throw Error(ErrorCode::unsupported, "LightGBM refuses Kolo's functions (LGBM_NetworkInitWithFunctions)");
   }
-  attachment.emplace(Attachment{std::move(own), free});
+  attachment.emplace(Attachment{own, free});
 }
 
 std::uint64_t calls() noexcept { return attachment ? attachment->calls : 0; }

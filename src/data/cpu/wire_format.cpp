@@ -96,11 +96,16 @@ struct Formats {
   }
 };
 
+/// Never destroyed: a context may be shut down at exit, after statics have been.
+const Formats& formats() {
+  static const Formats& instance = *new Formats;
+  return instance;
+}
+
 }  // namespace
 
 const WireFormat& wire_format(DType memory, core::Wire wire) noexcept {
-  static const Formats& formats = *new Formats;  // never destroyed: a context may be shut down at exit, after statics
-  const auto& format = formats.all[static_cast<std::size_t>(memory)][static_cast<std::size_t>(wire)];
+  const auto& format = formats().all[static_cast<std::size_t>(memory)][static_cast<std::size_t>(wire)];
   KOLO_CHECK(format != nullptr) << to_string(memory) << " as " << core::to_string(wire);
   return *format;
 }
