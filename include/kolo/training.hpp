@@ -6,6 +6,7 @@
 
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/loss_scaler.hpp>
+#include <kolo/mesh.hpp>
 #include <kolo/optimizers.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/sampler.hpp>
