@@ -4,6 +4,7 @@
 #ifndef KOLO_TRAINING_HPP
 #define KOLO_TRAINING_HPP
 
+#include <kolo/checkpoint.hpp>
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/loss_scaler.hpp>
 #include <kolo/mesh.hpp>
