@@ -127,11 +127,10 @@ class Trainer {
  public:
   /// All ranks of `world` make one. The ranks of a tensor group, which exchange most, are neighbours.
   Trainer(const kolo::Group& world, const Config& c)
-      : config_(c), world_(world), tensor_(world.split(kolo::rank(world) / c.tensor)),
-        pipeline_(world.split(kolo::rank(world) % (c.tensor * c.data))),
-        data_(world.split(kolo::rank(pipeline_) * c.tensor + kolo::rank(tensor_))), stage_(kolo::rank(pipeline_)),
-        is_first_(stage_ == 0), is_last_(stage_ == c.pipeline - 1), blocks_(own_blocks()),
-        sgd_(parameters(), {/*learning_rate=*/0.1, /*momentum=*/0.9}),
+      : config_(c), mesh_(world, {{"pipeline", c.pipeline}, {"data", c.data}, {"tensor", c.tensor}}),
+        tensor_(mesh_["tensor"]), data_(mesh_["data"]), pipeline_(mesh_["pipeline"]),
+        stage_(mesh_.coordinate("pipeline")), is_first_(stage_ == 0), is_last_(stage_ == c.pipeline - 1),
+        blocks_(own_blocks()), sgd_(parameters(), {/*learning_rate=*/0.1, /*momentum=*/0.9}),
         optimizer_(data_, sgd_, parameters(),
                    kolo::DistributedOptimizerOptions{}.with_accumulation_steps(c.micro_batches)) {
     kolo::broadcast_parameters(data_, parameters());  // those of replica 0
@@ -152,7 +151,7 @@ class Trainer {
       if (i >= ahead) backward(i - ahead, is_last_ ? compare(i - ahead) : errors.take(i - ahead));
     }
     if (kolo::rank(tensor_) > 0) loss_ = 0;  // one rank of each tensor group counts
-    return kolo::allreduce(world_, loss_ / (count * config_.data), kolo::ReduceOp::sum);
+    return kolo::allreduce(mesh_.group(), loss_ / (count * config_.data), kolo::ReduceOp::sum);
   }
 
   /// Of this rank's stage, its part.
@@ -206,7 +205,8 @@ class Trainer {
   }
 
   Config config_;
-  kolo::Group world_, tensor_, pipeline_, data_;
+  kolo::Mesh mesh_;
+  kolo::Group tensor_, data_, pipeline_;
   int stage_;
   bool is_first_, is_last_;
   std::vector<Block> blocks_;

@@ -37,8 +37,8 @@ po::options_description describe(Flags& flags, RawFlags& raw) {
   add("train-rows", po::value(&raw.train_rows)->value_name("N")->default_value(raw.train_rows),
       "images to train on; the others are held out");
   add("dtype", po::value(&flags.dtype)->value_name("TYPE")->default_value(flags.dtype), "float32 or float64");
-  add("save", po::value(&flags.train.save)->value_name("FILE"), "write a checkpoint at the end");
-  add("load", po::value(&flags.train.load)->value_name("FILE"), "go on from a checkpoint");
+  add("save", po::value(&flags.train.save)->value_name("FOLDER"), "write a checkpoint at the end");
+  add("load", po::value(&flags.train.load)->value_name("FOLDER"), "go on from a checkpoint");
   add("json", po::value(&flags.json)->value_name("FILE"), "write the result");
   add("data", po::value(&flags.data)->value_name("FILE")->default_value(DIGITS_CSV), "the images");
   add("quiet,q", po::bool_switch(&flags.quiet), "print the summary only");

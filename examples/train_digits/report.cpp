@@ -5,6 +5,8 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <fstream>
+#include <stdexcept>
 #include <string_view>
 
 namespace train_digits {
@@ -82,7 +84,10 @@ void write_json(const std::string& path, const TrainResult& result, const Flags&
   field("optimizer", '"' + flags.train.optimizer + '"');
   field("seed", std::to_string(flags.train.seed));
   field("dtype", '"' + flags.dtype + '"', true);
-  write_whole(path, text + "}\n");
+  std::ofstream file(path, std::ios::binary);
+  if (!(file << text << "}\n" << std::flush)) {
+    throw std::runtime_error(path + ": cannot be written");
+  }
 }
 
 }  // namespace train_digits

@@ -26,7 +26,7 @@ class Progress {
 /// One line on standard output.
 void print_summary(const TrainResult& result);
 
-/// Writes the result as JSON, whole or not at all. Throws std::runtime_error.
+/// Writes the result as JSON. Throws std::runtime_error.
 void write_json(const std::string& path, const TrainResult& result, const Flags& flags);
 
 }  // namespace train_digits

@@ -17,7 +17,6 @@
 
 #include <kolo/kolo.hpp>
 
-#include "checkpoint.hpp"
 #include "digits.hpp"
 #include "network.hpp"
 
@@ -30,7 +29,7 @@ struct TrainOptions {
   std::string optimizer = "sgd";        // or "adamw"
   std::uint64_t seed = 0;               // of initial weights and of the order of images
   std::size_t train_rows = 1437;        // the rest is held out
-  std::string save, load;               // checkpoints; empty: none
+  std::string save, load;               // checkpoints (folders); empty: none
   std::optional<kolo::DType> send_gradients_as;
 };
 
@@ -65,35 +64,25 @@ void on_rank_0(const Body& body) {
   }
 }
 
-/// Everything that a run needs to go on as if it had not stopped.
-template <class Optimizer>
-std::vector<kolo::NamedView> checkpoint_of(const std::vector<kolo::Parameter>& parameters, Optimizer& optimizer,
-                                           std::int64_t& epoch, std::uint64_t& seed) {
-  std::vector<kolo::NamedView> tensors{{"epoch", kolo::view(&epoch, kolo::Shape{})},
-                                       {"seed", kolo::view(&seed, kolo::Shape{})}};
-  for (const kolo::Parameter& parameter : parameters) {
-    tensors.push_back({parameter.name, parameter.value});
+/// What a checkpoint has besides parameters and optimizer.
+struct Position {
+  std::int64_t epoch = 0;
+  std::uint64_t seed = 0;
+  kolo::CheckpointOptions options() {
+    return kolo::CheckpointOptions().with_value("epoch", epoch).with_value("seed", seed);
   }
-  for (kolo::NamedView& state : optimizer.state()) {
-    tensors.push_back({"optimizer." + state.name, state.view});
-  }
-  return tensors;
-}
+};
 
-/// Reads a checkpoint on rank 0 and hands its epoch and the optimizer's state to all; the weights are rank 0's as ever.
+/// Reads a checkpoint, on every rank. Returns its epoch.
 template <class Optimizer>
 std::int64_t load(const TrainOptions& options, const std::vector<kolo::Parameter>& parameters, Optimizer& optimizer) {
-  std::int64_t epoch = 0;
-  on_rank_0([&] {
-    std::uint64_t seed = 0;
-    load_checkpoint(options.load, checkpoint_of(parameters, optimizer, epoch, seed));
-    if (seed != options.seed) {
-      throw std::runtime_error(options.load + ": was trained with --seed " + std::to_string(seed) +
-                               "; go on with the same, not " + std::to_string(options.seed));
-    }
-  });
-  kolo::broadcast_optimizer_state(optimizer);
-  return kolo::broadcast_object(epoch);
+  Position position;
+  kolo::load_checkpoint(options.load, parameters, optimizer, position.options());
+  if (position.seed != options.seed) {
+    throw std::runtime_error(options.load + ": was trained with --seed " + std::to_string(position.seed) +
+                             "; go on with the same, not " + std::to_string(options.seed));
+  }
+  return position.epoch;
 }
 
 /// The share of the held-out images that the network gets right; every rank looks at its part of them.
@@ -108,10 +97,14 @@ double accuracy(const Digits& digits, const Rows& held_out, Network<T>& net) {
   return static_cast<double>(correct) / static_cast<double>(held_out.size());
 }
 
+/// FNV-1a, 64 bits, of all weights.
 inline std::uint64_t hash_of(const std::vector<kolo::Parameter>& parameters) {
-  std::uint64_t hash = fnv1a(nullptr, 0);
+  std::uint64_t hash = 14695981039346656037U;
   for (const kolo::Parameter& parameter : parameters) {
-    hash = fnv1a(parameter.value.data(), static_cast<std::size_t>(parameter.value.bytes()), hash);
+    const auto* const bytes = static_cast<const unsigned char*>(parameter.value.data());
+    for (std::int64_t i = 0; i < parameter.value.bytes(); ++i) {
+      hash = (hash ^ bytes[i]) * 1099511628211U;
+    }
   }
   return hash;
 }
@@ -161,8 +154,8 @@ TrainResult train_with(Optimizer& local, Network<T>& net, const Digits& digits, 
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!options.save.empty()) {
-    std::uint64_t seed = options.seed;
-    on_rank_0([&] { save_checkpoint(options.save, checkpoint_of(parameters, local, epoch, seed)); });
+    Position position{epoch, options.seed};
+    kolo::save_checkpoint(options.save, parameters, local, position.options());
   }
 
   const auto images = static_cast<double>(sampler.size() * ranks * result.losses.size());

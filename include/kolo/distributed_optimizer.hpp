@@ -245,6 +245,9 @@ class DistributedOptimizer {
     return true;
   }
 
+  /// The optimizer that it was made around.
+  [[nodiscard]] Optimizer& optimizer() const noexcept { return *optimizer_; }
+
  private:
   static Span<const Parameter> checked(const Optimizer& optimizer, Span<const Parameter> parameters) {
     detail::check_stepped_by(optimizer, parameters, 0);

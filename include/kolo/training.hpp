@@ -4,8 +4,10 @@
 #ifndef KOLO_TRAINING_HPP
 #define KOLO_TRAINING_HPP
 
+#include <kolo/checkpoint.hpp>
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/loss_scaler.hpp>
+#include <kolo/mesh.hpp>
 #include <kolo/optimizers.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/sampler.hpp>

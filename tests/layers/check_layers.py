@@ -28,7 +28,7 @@ SHARED = GROUND | {"core"}
 INTERFACES = SHARED | {"control", "data", "data/kernels", "data/p2p", "transport"}
 BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "transport/ucx",
                           "bootstrap", "launch", "mpi", "engine"}
-EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "c10d", "python", "lightgbm", "c"}
+EVERYTHING = BELOW_API | {"api", "optimizer", "checkpoint", "libtorch", "c10d", "python", "lightgbm", "c"}
 
 MAY_INCLUDE = {
     "public": {"public"},
@@ -50,7 +50,7 @@ MAY_INCLUDE = {
     "mpi": SHARED | {"transport", "bootstrap"},
     "engine": INTERFACES,
     "api": BELOW_API,
-    **{module: {"public"} for module in ("optimizer", "libtorch", "c10d", "lightgbm", "c")},
+    **{module: {"public"} for module in ("optimizer", "checkpoint", "libtorch", "c10d", "lightgbm", "c")},
     "python": {"public", "c10d"},
     **{module: {"public"} for module in ("tools", "examples")},
     "bench": {"public", "examples"},
