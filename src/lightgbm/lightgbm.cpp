@@ -82,7 +82,8 @@ void allgather_for_lightgbm(char* input, Bytes, const Bytes* starts, const Bytes
   const int me = rank(self.group);
   const std::int64_t end = end_of(starts, lengths, blocks);
   char* const mine = output + starts[me];
-  std::memmove(mine, input, static_cast<std::size_t>(lengths[me]));  // the input may begin where the output does
+  // The input may begin where the output does.
+  if (lengths[me] > 0) std::memmove(mine, input, static_cast<std::size_t>(lengths[me]));
   allgather_into(self.group, bytes_at(mine, lengths[me]), bytes_at(output, end));
 }
 
@@ -95,6 +96,7 @@ void reduce_scatter_for_lightgbm(char* input, Bytes bytes, int type_size, const 
   self.splits.assign(lengths, lengths + blocks);
   const std::int64_t end = end_of(starts, lengths, blocks);
   alltoall_into(self.group, bytes_at(input, end), bytes_at(self.parts.data(), length * blocks), self.splits);
+  if (length == 0) return;
   const auto part = [&](int of) { return self.parts.data() + length * of; };
   const int sum = add_in_order(blocks, me, bytes, [&](int from, int to) {
     reduce(part(from), part(to), type_size, static_cast<Bytes>(length));
