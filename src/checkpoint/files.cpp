@@ -74,7 +74,7 @@ void remove_leftovers(const std::string& parent) {
     const std::string name = entry->path().filename().string();
     if (name.size() == kPrefix.size() + 16 + kLockSuffix.size() && name.substr(0, kPrefix.size()) == kPrefix &&
         name.substr(name.size() - kLockSuffix.size()) == kLockSuffix) {
-      locks.push_back(parent + '/' + name);
+      locks.push_back(std::string(parent).append(1, '/').append(name));
     }
   }
   for (const std::string& path : locks) {

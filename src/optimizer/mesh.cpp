@@ -26,6 +26,7 @@ std::string listed(const std::vector<MeshAxis>& axes) {
 
 void check_axes(const Group& group, const std::vector<MeshAxis>& axes) {
   std::vector<std::string> entries;
+  entries.reserve(axes.size());
   for (const MeshAxis& axis : axes) entries.push_back("axis " + axis.name + ' ' + std::to_string(axis.size));
   check_agreement(group, "Mesh", entries);
   std::set<std::string_view> names;

@@ -131,7 +131,8 @@ class Deaths(unittest.TestCase):
             """,
             ranks=3,
         )
-        self.assertEqual(text.count("True"), 3, text)
+        self.assertEqual(text.count("end"), 3, text)
+        self.assertIn("True", text)  # a rank may have nothing to say
 
 
 class Signals(unittest.TestCase):

@@ -57,10 +57,10 @@ class CommandLine(unittest.TestCase):
 
     def test_files_that_are_not_there(self):
         self.refused(1, "/no/such/file: cannot be opened (--data names the file)", "--data", "/no/such/file")
-        self.refused(1, "/no/such/file: cannot be read", "--load", "/no/such/file", "--quiet")
-        done = self.run_trainer("--save", "/no/such/folder/file", "--epochs", "1", "--local", "2")
+        self.refused(1, "/no/such/file/index.json: open: No such file or directory", "--load", "/no/such/file", "--quiet")
+        done = self.run_trainer("--save", "/dev/null/file", "--epochs", "1", "--local", "2")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("No such file or directory", done.stderr)
+        self.assertIn("Not a directory", done.stderr)
 
     def test_result(self):
         result = self.train("--local", "2", "--epochs", "3", "--seed", "4", "--dtype", "float64", "--batch-size", "31")
