@@ -69,9 +69,11 @@ def check_models(x, y):
     for more in ({}, {"tree_learner": "voting"}, {"tree_learner": "feature"}, {"bagging_fraction": 0.7, "bagging_freq": 1},
                  {"objective": "regression"}):  # fmt: skip
         part = (x, y) if more.get("tree_learner") != "feature" else whole(x, y)
-        models = kolopy.allgather_object(trees(over_kolo(*part, **more)))
-        assert len(set(models)) == 1, f"the ranks' models differ: {more}"
-        assert trees(over_sockets(*part, **more)) == models[0], f"not the model of LightGBM's own network: {more}"
+        mine = trees(over_kolo(*part, **more))
+        assert trees(over_sockets(*part, **more)) == mine, f"not the model of LightGBM's own network: {more}"
+        # With "voting" LightGBM writes sums of this rank's rows into the inner nodes.
+        models = set(kolopy.allgather_object(mine))
+        assert len(models) == 1 or "voting" in more.values(), f"the ranks' models differ: {more}"
 
 
 def whole(x, y):
