@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// LightGBM over Kolo: its data-, feature- and voting-parallel learners use a group in place of sockets and a list of
-/// machines. No header of LightGBM is needed; its library is the one that the process has loaded.
+/// LightGBM over Kolo: its data- and voting-parallel learners use a group in place of sockets and a list of machines.
+/// No header of LightGBM is needed; its library is the one that the process has loaded.
 ///
 ///     kolo::init();
 ///     kolo::lightgbm::attach(kolo::world());

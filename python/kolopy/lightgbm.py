@@ -33,7 +33,7 @@ lib.C.kolo_lightgbm_attach.argtypes = (ctypes.c_void_p,)
 lib.C.kolo_lightgbm_calls.argtypes, lib.C.kolo_lightgbm_calls.restype = (), ctypes.c_uint64
 lib.C.kolo_lightgbm_detach.argtypes = ()
 
-_PARALLEL = ("data", "voting", "feature")
+_PARALLEL = ("data", "voting")
 _thread_sizes: Dict[int, int] = {}  # by thread that has attached: the group's size
 
 
@@ -110,7 +110,7 @@ def _params_of(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     if learner not in _PARALLEL:
         raise InvalidArgumentError(
             f"this thread is attached to {size} ranks, but tree_learner is {learner or 'serial'!r}, which trains alone: "
-            'give "data" (or "voting", "feature"), or call kolopy.lightgbm.detach() before'
+            'give "data" (or "voting"), or call kolopy.lightgbm.detach() before'
         )
     machines = _value_of("num_machines", params)
     if machines is None:

@@ -138,7 +138,7 @@ void detach() {
   throw Error(ErrorCode::invalid_argument,
               "LightGBM has never reached for the other ranks, so each has trained on its own data alone: train on the "
               "thread that has called kolo::lightgbm::attach(), with num_machines=" +
-                  std::to_string(size(was.group)) + " and tree_learner=data (or voting, or feature)");
+                  std::to_string(size(was.group)) + " and tree_learner=data (or voting)");
 }
 
 }  // namespace kolo::lightgbm

@@ -197,7 +197,7 @@ TEST(LightGbm, ThatNeverCalledIsAnError) {
     EXPECT_EQ(error_of([] { kolo::lightgbm::detach(); }),
               "invalid_argument: LightGBM has never reached for the other ranks, so each has trained on its own data "
               "alone: train on the thread that has called kolo::lightgbm::attach(), with num_machines=2 and "
-              "tree_learner=data (or voting, or feature)");
+              "tree_learner=data (or voting)");
     EXPECT_EQ(error_of([] { kolo::lightgbm::detach(); }), "nothing");
     kolo::lightgbm::attach(kolo::world());  // again
     EXPECT_EQ(error_of([] { kolo::lightgbm::attach(kolo::world()); }),
