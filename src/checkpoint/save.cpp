@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -234,7 +235,8 @@ void CheckpointWriter::start(const std::string& path, const detail::CheckpointEn
                              std::chrono::nanoseconds timeout) {
   const checkpoint::Ranks ranks(impl_->group, checkpoint::kSave, timeout);
   impl_->share = checkpoint::plan(ranks, path, entries);
-  ranks.all([&] {
+  std::promise<bool> is_agreed;  // no thread writes unless all ranks have a copy and a thread
+  const auto begin = [&] {
     impl_->copies.clear();
     for (detail::CheckpointEntry& entry : impl_->share.entries) {
       Tensor& copy = impl_->copies.emplace_back(entry.view.dtype(), entry.view.shape());
@@ -243,18 +245,26 @@ void CheckpointWriter::start(const std::string& path, const detail::CheckpointEn
       }
       entry.view = copy.view();
     }
-  });
-  // Each rank's thread waits for the others' threads alone: all ranks have come this far.
+    impl_->thread = std::thread([this, ranks, may_write = is_agreed.get_future()]() mutable {
+      try {
+        if (may_write.get()) checkpoint::write(ranks, impl_->share);
+      } catch (...) {
+        impl_->error = std::current_exception();
+      }
+      impl_->copies.clear();
+      impl_->is_writing = false;
+    });
+  };
   impl_->is_writing = true;
-  impl_->thread = std::thread([this, ranks] {
-    try {
-      checkpoint::write(ranks, impl_->share);
-    } catch (...) {
-      impl_->error = std::current_exception();
-    }
-    impl_->copies.clear();
+  try {
+    ranks.all(begin);
+  } catch (...) {
+    is_agreed.set_value(false);
+    if (impl_->thread.joinable()) impl_->thread.join();
     impl_->is_writing = false;
-  });
+    throw;
+  }
+  is_agreed.set_value(true);
 }
 
 }  // namespace kolo
