@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+import weakref
 from types import TracebackType
 from typing import Any, Dict, Optional, Type
 
@@ -34,7 +35,17 @@ lib.C.kolo_lightgbm_calls.argtypes, lib.C.kolo_lightgbm_calls.restype = (), ctyp
 lib.C.kolo_lightgbm_detach.argtypes = ()
 
 _PARALLEL = ("data", "voting")
-_thread_sizes: Dict[int, int] = {}  # by thread that has attached: the group's size
+
+
+class _Network:
+    """That of a thread that has attached; gone with the thread."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+_here = threading.local()
+_everywhere: "weakref.WeakSet[_Network]" = weakref.WeakSet()
 
 
 class _Attachment:
@@ -59,7 +70,8 @@ def attach(group: Optional[Group] = None) -> _Attachment:
     While a thread is attached, the boosters that it makes get `num_machines`, if they do not have it."""
     given = _groups.group_of(group)
     lib.check(lib.C.kolo_lightgbm_attach(given.pointer))
-    _thread_sizes[threading.get_ident()] = given.size
+    _here.network = _Network(given.size)
+    _everywhere.add(_here.network)
     _know_boosters()
     return _Attachment()
 
@@ -73,7 +85,7 @@ def detach() -> None:
     """LightGBM is alone again on this thread; models stay. Raises InvalidArgumentError if LightGBM has never called,
     though the group has several ranks: then each has trained on its own data alone. Does nothing if the thread has not
     attached."""
-    _thread_sizes.pop(threading.get_ident(), None)
+    _here.network = None
     lib.check(lib.C.kolo_lightgbm_detach())
 
 
@@ -96,14 +108,15 @@ def _know_boosters() -> None:
 
 def _params_of(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     params = dict(given or {})
-    size = _thread_sizes.get(threading.get_ident())
-    if size is None:
-        if _value_of("tree_learner", params) in _PARALLEL and any(one > 1 for one in _thread_sizes.values()):
+    network: Optional[_Network] = getattr(_here, "network", None)
+    if network is None:
+        if _value_of("tree_learner", params) in _PARALLEL and any(one.size > 1 for one in _everywhere):
             raise InvalidArgumentError(
                 "another thread has called kolopy.lightgbm.attach(), and LightGBM keeps its network by thread: attach on "
                 "the thread that trains"
             )
         return params
+    size = network.size
     if size == 1:
         return params
     learner = _value_of("tree_learner", params)
