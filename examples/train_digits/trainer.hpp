@@ -64,7 +64,7 @@ void on_rank_0(const Body& body) {
   }
 }
 
-/// What a checkpoint has besides parameters and optimizer.
+/// The trainer's own numbers, which a checkpoint has, too.
 struct Position {
   std::int64_t epoch = 0;
   std::uint64_t seed = 0;

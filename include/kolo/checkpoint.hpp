@@ -13,8 +13,8 @@
 // A checkpoint is a folder. "part-<rank>.safetensors" holds what that rank wrote, in the format of
 // https://github.com/huggingface/safetensors: "parameters/<name>", "optimizer/<name of the state>",
 // "loss_scaler/<name>", "program/<name>". "index.json" says where each tensor lies, and has an XXH64 hash of each MiB.
-// What all ranks have alike is written once, tensor by tensor by different ranks. A piece of a sharded state is written
-// by its owner: in one row, and the index says which elements it holds.
+// A tensor that is the same on all ranks is written once; the ranks divide these tensors among them. A piece of a
+// sharded state is written by its owner, in one row, and the index says which elements it holds.
 //
 // The folder must be on a file system that all ranks see, as one folder under the same path: the disk of a single host,
 // or a shared file system. (With a disk for each host, saving fails, with a sentence that says so.) An existing
@@ -75,7 +75,7 @@ struct CheckpointOptions {
 
 namespace detail {
 
-/// What a rank has of a tensor of a checkpoint.
+/// A tensor of a checkpoint, or the piece of it that lies on this rank.
 struct CheckpointEntry {
   std::string name;
   TensorView view;

@@ -70,8 +70,8 @@ struct DistributedOptimizerOptions {
 /// and the other ranks' operations fail.
 class KOLO_API GradientReducer {
  public:
-  /// What a rank gets of a reduced gradient: all of it, or its piece (`piece_of`). With pieces the reduction sends half
-  /// as much, and the rest of the gradient's memory is undefined afterwards. `ShardedOptimizer` uses it.
+  /// After a reduction a rank has the whole gradient, or only its piece (`piece_of`). With pieces the reduction sends
+  /// half as much, and the rest of the gradient's memory is undefined afterwards. `ShardedOptimizer` uses pieces.
   enum class Gets { all, own_piece };
 
   /// Collective, and checked as `broadcast_parameters`: every rank gives the same list and the same options. Throws
