@@ -28,12 +28,12 @@ static void wrong_ones(kolo_group* world, kolo_tensor tensor) {
   kolo_tensor of_host = tensor_of(here, KOLO_FLOAT32, COUNT);
   kolo_handle* handle = NULL;
   kolo_result* result = NULL;
-  FAILS(KOLO_INVALID_ARGUMENT, kolo_allreduce(world, "mixed", &tensor, &of_host, NULL, NULL), "device");
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_allreduce(world, "mixed", &tensor, &of_host, NULL, NULL), "must be in one place");
   FAILS(KOLO_UNSUPPORTED, kolo_allgather(world, "new", &tensor, NULL, &result, NULL), "_into");
   tensor.index = -1;
   FAILS(KOLO_INVALID_ARGUMENT, kolo_allreduce(world, "index", &tensor, &tensor, NULL, NULL), "index is -1");
   OK(kolo_allreduce(world, "host", &of_host, &of_host, NULL, &handle));
-  FAILS(KOLO_INVALID_ARGUMENT, kolo_cuda_wait_on(handle, NULL), "CPU");
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_cuda_wait_on(handle, NULL), "CUDA device");
   OK(kolo_wait(handle, -1.0));
 }
 
@@ -51,20 +51,24 @@ static void behind_a_stream(kolo_group* world, int32_t rank, cudaStream_t stream
   OK(kolo_wait(handle, -1.0));
 }
 
-/* Nothing writes the memory any more: no stream. */
-static void without_a_stream(kolo_group* world, int32_t rank, kolo_tensor tensor) {
+/* NULL is the legacy default stream, on which cudaMemcpy works. */
+static void on_the_default_stream(kolo_group* world, int32_t rank, kolo_tensor tensor) {
   float numbers[COUNT];
+  kolo_handle* handle = NULL;
   fill(numbers, (float)(10 * rank));
   CUDA(cudaMemcpy(tensor.data, numbers, sizeof numbers, cudaMemcpyHostToDevice));
-  tensor.stream = KOLO_NO_STREAM;
-  OK(kolo_allreduce(world, NULL, &tensor, &tensor, NULL, NULL));
+  tensor.stream = NULL;
+  OK(kolo_allreduce(world, NULL, &tensor, &tensor, NULL, &handle));
+  OK(kolo_cuda_wait_on(handle, NULL));
   CUDA(cudaMemcpy(numbers, tensor.data, sizeof numbers, cudaMemcpyDeviceToHost));
   holds(numbers, 10, 2);
+  OK(kolo_wait(handle, -1.0));
 }
 
 static void in_an_arena(kolo_group* world, int32_t rank, int32_t index, cudaStream_t stream) {
   float numbers[COUNT];
   kolo_arena* arena = NULL;
+  kolo_handle* handle = NULL;
   kolo_tensor tensor = on_device(NULL, stream);
   int32_t contains = 0;
   OK(kolo_arena_make(world, 1 << 20, KOLO_CUDA, index, NULL, &arena));
@@ -74,9 +78,12 @@ static void in_an_arena(kolo_group* world, int32_t rank, int32_t index, cudaStre
   CHECK(contains == 1);
   fill(numbers, (float)rank);
   CUDA(cudaMemcpyAsync(tensor.data, numbers, sizeof numbers, cudaMemcpyHostToDevice, stream));
-  OK(kolo_allreduce(world, "in the arena", &tensor, &tensor, NULL, NULL));
-  CUDA(cudaMemcpy(numbers, tensor.data, sizeof numbers, cudaMemcpyDeviceToHost));
+  OK(kolo_allreduce(world, "in the arena", &tensor, &tensor, NULL, &handle));
+  OK(kolo_cuda_wait_on(handle, stream));
+  CUDA(cudaMemcpyAsync(numbers, tensor.data, sizeof numbers, cudaMemcpyDeviceToHost, stream));
+  CUDA(cudaStreamSynchronize(stream));
   holds(numbers, 1, 2);
+  OK(kolo_wait(handle, -1.0));
   OK(kolo_arena_release(arena));
 }
 
@@ -97,7 +104,7 @@ static kolo_status one_rank(void* unused, kolo_context* context) {
     tensor.index = index;
     wrong_ones(world, tensor);
     behind_a_stream(world, rank, stream, tensor);
-    without_a_stream(world, rank, tensor);
+    on_the_default_stream(world, rank, tensor);
     in_an_arena(world, rank, index, stream);
   }
   OK(kolo_barrier(world, NULL, NULL, NULL));

@@ -64,11 +64,12 @@ ADAPTERS = {"mpi.hpp": {"mpi"}, "kolo_mpi.h": {"mpi"}, "cuda.hpp": {"cuda"}, "li
 # Whose header it is, and the path prefixes of the files that may include it.
 LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
 VENDORS = [
-    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "include/kolo/kolo_mpi.h", "tests/mpi/", "tests/c/", "tests/chaos/",
-                                       "bench/")),
+    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "include/kolo/kolo_mpi.h", "tests/mpi/",
+                                       "tests/c/", "tests/chaos/", "bench/")),
     ("ucx", r"uc[pst]/", ("src/transport/ucx/", "tests/transport/ucx/")),
     ("cuda", r"cuda|cupti|nccl|driver_types\.h$", ("src/data/cuda/", "include/kolo/cuda.hpp", "tests/data/cuda/",
-                                       "tests/emulated_cuda/", "tests/c10d/", "examples/cuda_trainer/", "bench/")),
+                                       "tests/emulated_cuda/", "tests/c10d/", "tests/c/", "examples/cuda_trainer/",
+                                       "bench/")),
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "src/c10d/", "python/", "include/kolo/libtorch.hpp",
                                      "tests/libtorch/", "tests/c10d/", "bench/", "examples/torch_")),
     ("pybind11", r"pybind11/", ("python/",)),
