@@ -76,6 +76,7 @@ class Prepared::Impl {
       throw;
     }
     operation_->entry = &entry_;
+    operation_->name_hash = entry_.hash;
     operation_->signature = signature_;
     operation_->timeout = timeout_;
   }

@@ -86,6 +86,7 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
   auto operation = std::make_shared<detail::HandleState>();
   fill(engine, *operation, request);
   operation->entry = &entry;
+  operation->name_hash = entry.hash;
   if (!known) entry.signature = entry.table.share(std::move(request.signature));
   operation->signature = entry.signature;
   return operation;
@@ -282,6 +283,7 @@ std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group
     entry.last->entry = &entry;
   }
   std::shared_ptr<detail::HandleState> operation = entry.last;
+  operation->name_hash = entry.hash;
   if (operation->signature != entry.signature) operation->signature = entry.signature;
   set_call(*operation, plain);
   return submit(engine, claim, std::move(operation), waits);

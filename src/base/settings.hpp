@@ -73,6 +73,8 @@ struct Settings {
   bool share_device = false;
   std::int64_t gpu_memory_limit_bytes = 0;
   bool log_placement = false;
+  std::string recorder;
+  std::string timeline;
 
   /// Where each value came from, by variable; a variable that is not here has its default.
   std::map<std::string, SettingSource, std::less<>> sources;

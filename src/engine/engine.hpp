@@ -57,6 +57,8 @@ class Engine {
   [[nodiscard]] Metrics metrics();
   /// Whether a tensor of an open operation begins in this memory.
   [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
+  /// What the engine records goes there, too, until `sink` is null.
+  void record_to(std::shared_ptr<recorder::Sink> sink);
   /// Throws Error (invalid_argument) inside a callback, where nobody may shut this engine down.
   void check_may_shut_down();
 

@@ -25,15 +25,19 @@ from pathlib import Path, PurePosixPath
 # its own, and may include only what that says.
 GROUND = {"public", "base"}
 SHARED = GROUND | {"core"}
-INTERFACES = SHARED | {"control", "data", "data/kernels", "data/p2p", "transport"}
+RECORDER = {"recorder"}
+INTERFACES = SHARED | RECORDER | {"control", "data", "data/kernels", "data/p2p", "transport"}
 BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "transport/ucx",
-                          "bootstrap", "launch", "mpi", "engine"}
+                          "bootstrap", "launch", "mpi", "engine", "why", "timeline"}
 EVERYTHING = BELOW_API | {"api", "optimizer", "checkpoint", "libtorch", "c10d", "python", "lightgbm", "c"}
 
 MAY_INCLUDE = {
     "public": {"public"},
     "base": {"public"},
     "data/kernels": GROUND,
+    "recorder": GROUND,
+    "why": SHARED | RECORDER,
+    "timeline": SHARED | RECORDER,
     "core": GROUND,
     "control": SHARED,
     "control/tcp": SHARED | {"control"},
