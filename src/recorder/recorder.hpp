@@ -98,7 +98,8 @@ class Recorder {
   /// may be about to give it an event.
   void add_sink(std::shared_ptr<Sink> sink);
   void remove_sink() noexcept { sink_.store(nullptr, std::memory_order_release); }
-  /// Clean: the file goes. Else it stays for a reader. Events may follow all the same.
+  /// Clean: all have left together, and needed nobody who had left before. The file goes. Else it stays for a reader.
+  /// Events may follow all the same.
   void close(bool is_clean) noexcept;
 
   // -- any thread

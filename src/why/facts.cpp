@@ -104,7 +104,7 @@ class Reading {
       if (!is_over_) facts_.deaths.push_back(news);
       break;
     case Kind::rank_left:
-      facts_.left.insert(news.rank);
+      facts_.left.emplace(news.rank, record.time);
       break;
     case Kind::announced:
       if (facts_.announced) break;
@@ -157,13 +157,13 @@ class Reading {
   }
 
   void fail(const Record& record) {
-    facts_.failed_last = record.time;
     if (record.id != 0) {
       agree(record.set, record.id);
     } else {
       work_.requests.erase({record.set, 0, record.round});
     }
     if (is_over_) return;
+    facts_.failed_last = record.time;
     const Heard news{record.time, -1, record.detail, {}};
     const bool is_mismatch = static_cast<ErrorCode>(record.detail) == ErrorCode::mismatch;
     std::vector<Heard>& all = is_mismatch ? facts_.mismatches : facts_.failures;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,13 +80,13 @@ struct Facts {
   std::vector<Heard> deaths;                                                ///< of others, before its own fatal error
   std::vector<Heard> late;                                                  ///< ranks that the log has called late
   std::vector<Heard> mismatches;
-  std::vector<Heard> failures;     ///< of operations, but for those of a fatal error
-  std::set<int> left;              ///< other ranks that have left in order
-  std::optional<Heard> announced;  ///< that it, or another one, cannot go on
+  std::vector<Heard> failures;        ///< of operations, but for those of a fatal error
+  std::map<int, std::uint64_t> left;  ///< ranks that have left in order, and when this one heard of it
+  std::optional<Heard> announced;     ///< that it, or another one, cannot go on
   std::optional<Heard> fault;
   int blamed = -1;                   ///< the rank that the log's fatal error is because of
   std::uint64_t leaving = 0;         ///< when it called shutdown; 0: it did not
-  std::uint64_t failed_last = 0;     ///< when an operation failed; 0: none did
+  std::uint64_t failed_last = 0;     ///< when an operation failed, without a fatal error; 0: none did
   std::uint64_t succeeded_last = 0;  ///< when a batch ended
   std::uint64_t sleeping = 0;        ///< since when a thread of the program waits; 0: none does
   std::uint64_t steps = 0;

@@ -44,6 +44,28 @@ std::string seconds_text(double seconds) {
   return std::to_string(ms / 1000) + "." + rest + " s";
 }
 
+/// The ranks that the text of a group names: "the group of ranks 0-2 and 5".
+std::vector<int> ranks_in(const std::string& text) {
+  std::vector<int> ranks;
+  const std::size_t begin = text.rfind(" of rank");
+  if (begin == std::string::npos) return ranks;
+  constexpr int kMost = 1 << 20;
+  int number = -1;
+  int from = -1;  // of a range
+  for (std::size_t i = begin; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ' ';
+    if (c >= '0' && c <= '9') {
+      number = std::min(kMost, std::max(number, 0) * 10 + (c - '0'));
+    } else if (c == '-' && number >= 0) {
+      from = std::exchange(number, -1);
+    } else if (number >= 0) {
+      for (int rank = from >= 0 ? from : number; rank <= number; ++rank) ranks.push_back(rank);
+      number = from = -1;
+    }
+  }
+  return ranks;
+}
+
 /// Of a number that stands in a file.
 std::string kind_text(std::uint8_t kind) {
   if (kind >= core::kCollectiveCount) return "a collective";
@@ -185,8 +207,8 @@ class Judge {
       }
     }
     for (auto& [request, one] : requests_) {
-      if (makes_set(one.open)) continue;  // who its members are is in its text alone
-      for (const int rank : members_of(request.set)) {
+      for (const int rank : makes_set(one.open) ? ranks_in(name_of(request.id)) : members_of(request.set)) {
+        if (rank >= size_) break;
         if (std::find(one.waiting.begin(), one.waiting.end(), rank) != one.waiting.end()) continue;
         if (!has_file(rank)) {
           one.unknown.push_back(rank);
@@ -377,17 +399,22 @@ class Judge {
     });
   }
 
+  /// The rank that was the first to leave, by its own file, or as others heard.
   [[nodiscard]] int first_to_leave() const {
     int first = -1;
+    std::uint64_t earliest = 0;
+    const auto consider = [&](int rank, std::uint64_t time) {
+      if (first >= 0 && time >= earliest) return;
+      first = rank;
+      earliest = time;
+    };
     for (int rank = 0; rank < size_; ++rank) {
-      if (of(rank).leaving == 0) continue;
-      if (first < 0 || time_of(rank, of(rank).leaving) < time_of(first, of(first).leaving)) first = rank;
+      if (of(rank).leaving != 0) consider(rank, time_of(rank, of(rank).leaving));
+      for (const auto& [other, time] : of(rank).left) {
+        if (other >= 0 && other < size_ && of(other).leaving == 0) consider(other, time_of(rank, time));
+      }
     }
-    if (first >= 0) return first;
-    for (const Facts& facts : facts_) {
-      if (!facts.left.empty()) return *facts.left.begin();
-    }
-    return -1;
+    return first;
   }
 
   bool tell_left(int rank) {

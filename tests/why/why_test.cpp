@@ -53,6 +53,7 @@ class Rank {
   Rank& submits(const std::string& name, std::uint32_t round = 1) {
     return add(Kind::submitted, id(name), round, 4, kAllreduce);
   }
+  Rank& asks(const std::string& group, std::uint8_t kind) { return add(Kind::submitted, id(group), 1, 0, kind); }
   Rank& calls(std::uint32_t number) { return add(Kind::called, 0, number, 4, kAllreduce); }
   Rank& begins(const std::string& name, std::uint32_t batch) { return add(Kind::batch_begun, id(name), batch, 1); }
   Rank& ends(std::uint32_t batch) { return add(Kind::batch_ended, 0, batch); }
@@ -167,6 +168,19 @@ TEST(Why, RanksMakeTheirCallsInDifferentOrders) {
   EXPECT_EQ(found.verdict, Verdict::order);
   EXPECT_EQ(found.suspects, (std::vector<int>{0, 1}));
   EXPECT_EQ(found.tensors, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(Why, AGroupIsNotMade) {
+  constexpr auto kMakes = static_cast<std::uint8_t>(core::CollectiveKind::add_process_set);
+  const Judgement found =
+      judge_at(30, {Rank(0, 8).at(5).asks("group \"of ranks\" of ranks 0-2 and 5", kMakes), Rank(1, 8),
+                    Rank(2, 8).at(6).asks("group \"of ranks\" of ranks 0-2 and 5", kMakes), Rank(3, 8), Rank(4, 8),
+                    Rank(5, 8), Rank(6, 8), Rank(7, 8)});
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects, (std::vector<int>{1, 5}));
+  EXPECT_EQ(found.sentences.front(),
+            "Ranks 1 and 5 have not submitted the making of group \"of ranks\" of ranks 0-2 and "
+            "5, for which ranks 0 and 2 wait since 4.000 s.");
 }
 
 TEST(Why, OneLateRankKeepsTwoOthersFromEachOther) {
