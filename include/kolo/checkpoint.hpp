@@ -92,21 +92,23 @@ KOLO_API void save_checkpoint(const Group& group, const std::string& path, const
 KOLO_API void load_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
                               std::chrono::nanoseconds timeout);
 
+/// An optimizer with `state()`, and, if its state is shared by the ranks, `places()` and `wait_parameters()`, too.
+template <class Optimizer>
+auto checkpoint_entries_of(Span<const Parameter> parameters, Optimizer& optimizer, const CheckpointOptions& options,
+                           int)
+    -> decltype(checkpoint_entries(parameters, optimizer.state(), optimizer.places(), options)) {
+  optimizer.wait_parameters();
+  return checkpoint_entries(parameters, optimizer.state(), optimizer.places(), options);
+}
 template <class Optimizer>
 CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, Optimizer& optimizer,
-                                        const CheckpointOptions& options) {
+                                        const CheckpointOptions& options, long) {
   return checkpoint_entries(parameters, optimizer.state(), {}, options);
 }
 template <class Optimizer>
 CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, DistributedOptimizer<Optimizer>& optimizer,
-                                        const CheckpointOptions& options) {
+                                        const CheckpointOptions& options, int) {
   return checkpoint_entries(parameters, optimizer.optimizer().state(), {}, options);
-}
-template <class Optimizer>
-CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, ShardedOptimizer<Optimizer>& optimizer,
-                                        const CheckpointOptions& options) {
-  optimizer.wait_parameters();
-  return checkpoint_entries(parameters, optimizer.optimizer().state(), optimizer.pieces(), options);
 }
 
 }  // namespace detail
@@ -129,7 +131,8 @@ CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, Sharde
 template <class Optimizer>
 void save_checkpoint(const Group& group, const std::string& path, Span<const Parameter> parameters,
                      Optimizer& optimizer, const CheckpointOptions& options = {}) {
-  detail::save_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options), options.timeout);
+  detail::save_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options, 0),
+                          options.timeout);
 }
 template <class Optimizer>
 void save_checkpoint(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
@@ -149,7 +152,8 @@ void save_checkpoint(const std::string& path, Span<const Parameter> parameters, 
 template <class Optimizer>
 void load_checkpoint(const Group& group, const std::string& path, Span<const Parameter> parameters,
                      Optimizer& optimizer, const CheckpointOptions& options = {}) {
-  detail::load_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options), options.timeout);
+  detail::load_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options, 0),
+                          options.timeout);
 }
 template <class Optimizer>
 void load_checkpoint(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
@@ -181,7 +185,7 @@ class KOLO_API CheckpointWriter {
   void save(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
             const CheckpointOptions& options = {}) {
     wait();
-    start(path, detail::checkpoint_entries_of(parameters, optimizer, options), options.timeout);
+    start(path, detail::checkpoint_entries_of(parameters, optimizer, options, 0), options.timeout);
   }
   /// Returns when the last save is on the disk; at once, if there is none. Throws its `Error`, once: as
   /// `save_checkpoint`.

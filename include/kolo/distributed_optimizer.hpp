@@ -72,7 +72,9 @@ class KOLO_API GradientReducer {
  public:
   /// After a reduction a rank has the whole gradient, or only its piece (`piece_of`). With pieces the reduction sends
   /// half as much, and the rest of the gradient's memory is undefined afterwards. `ShardedOptimizer` uses pieces.
-  enum class Gets { all, own_piece };
+  /// `own_piece_apart`: the pieces are in memory of the reducer's. A gradient's memory is given anew in every step
+  /// (`place`), and is free again once it has been reduced. Of the list, types and shapes count alone.
+  enum class Gets { all, own_piece, own_piece_apart };
 
   /// Collective, and checked as `broadcast_parameters`: every rank gives the same list and the same options. Throws
   /// `Error`: mismatch, on every rank, if ranks disagree; invalid_argument for empty or repeated names, a gradient
@@ -88,6 +90,15 @@ class KOLO_API GradientReducer {
   void begin_micro_step(std::size_t samples);
   void gradient_ready(std::size_t index);
   bool synchronize();
+  /// With `own_piece_apart`: gradient `index` lies in this memory from now on, until it has been reduced. Before
+  /// `gradient_ready`, in every micro-step in which it lies elsewhere than in the one before. A gradient without a place
+  /// counts as zero. Throws `Error` (invalid_argument) for another type or number of elements, and while it is being
+  /// reduced.
+  void place(std::size_t index, const TensorView& memory);
+  /// This rank's piece of gradient `index`, which has one.
+  [[nodiscard]] const TensorView& piece(std::size_t index) const;
+  /// Whether gradient `index` has been reduced in this step, or has no place: then its memory may be freed.
+  [[nodiscard]] bool is_free(std::size_t index) const;
   /// `begin_micro_step` after the backward pass, for `step(samples)`; only if a step is one micro-step.
   void give_samples_late(std::size_t samples);
 

@@ -85,7 +85,7 @@ VENDORS = [
     ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
     ("boost.container", r"boost/container", LIBRARY),
     ("boost.circular_buffer", r"boost/circular_buffer", LIBRARY),
-    ("nlohmann", r"nlohmann/", ("src/tools/", "bench/", "tests/")),
+    ("nlohmann", r"nlohmann/", ("src/tools/", "src/libtorch/", "bench/", "tests/")),
     ("googletest", r"(gtest|gmock)/", ("tests/",)),
     ("google-benchmark", r"benchmark/", ("bench/micro/",)),
 ]
