@@ -91,9 +91,9 @@ class KOLO_API GradientReducer {
   void gradient_ready(std::size_t index);
   bool synchronize();
   /// With `own_piece_apart`: gradient `index` lies in this memory from now on, until it has been reduced. Before
-  /// `gradient_ready`, in every micro-step in which it lies elsewhere than in the one before. A gradient without a place
-  /// counts as zero. Throws `Error` (invalid_argument) for another type or number of elements, and while it is being
-  /// reduced.
+  /// `gradient_ready`, in every micro-step in which it lies elsewhere than in the one before. A gradient without a
+  /// place counts as zero. Throws `Error` (invalid_argument) for another type or number of elements, and while it is
+  /// being reduced.
   void place(std::size_t index, const TensorView& memory);
   /// This rank's piece of gradient `index`, which has one.
   [[nodiscard]] const TensorView& piece(std::size_t index) const;

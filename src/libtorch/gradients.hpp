@@ -47,13 +47,14 @@ class Gradients {
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
 
-  /// For the reducer, in the order of the parameters. The value is the gradient's memory, too: parameters may have gaps.
+  /// For the reducer, in the order of the parameters. The value is the gradient's memory, too: parameters may have
+  /// gaps.
   std::vector<kolo::Parameter> views();
   /// From now on the hooks hand gradients over. The reducer outlives this, and was made of `views()`.
   void attach(GradientReducer& reducer);
 
-  /// All of these throw `Error` (invalid_argument) while a no_sync() scope is open, or when a parameter has another type,
-  /// device or shape than before.
+  /// All of these throw `Error` (invalid_argument) while a no_sync() scope is open, or when a parameter has another
+  /// type, device or shape than before.
   /// Submits what is left, and waits for all. Whether the gradients are those of the whole step now.
   bool synchronize();
   /// Ends the micro-step. Whether the optimizer is to step now.
