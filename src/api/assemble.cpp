@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -75,6 +75,7 @@ struct Settings {
   bool log_placement = false;
   std::string recorder;
   std::string timeline;
+  bool check_nan = false;
 
   /// Where each value came from, by variable; a variable that is not here has its default.
   std::map<std::string, SettingSource, std::less<>> sources;

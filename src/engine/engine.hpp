@@ -51,6 +51,8 @@ class Engine {
   [[nodiscard]] const SetStatePtr& world() const noexcept { return state_.world; }
   [[nodiscard]] const core::Topology& topology() const noexcept { return state_.topology; }
   [[nodiscard]] const base::Settings& settings() const noexcept { return state_.settings; }
+  /// Steps that this rank has ended in the world.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return submitter_.steps(); }
   [[nodiscard]] base::Logger& logger() const noexcept { return *state_.logger; }
   /// Null: no tensors but the CPU's.
   [[nodiscard]] data::DeviceBackend* device() const noexcept { return state_.device.get(); }

@@ -30,6 +30,7 @@ void Submitter::submit(OperationPtr operation, bool quiet) {
 
 void Submitter::end_step(core::SetId set) {
   engine_.ending.check_usable();
+  if (set == core::kGlobalSet) steps_.fetch_add(1, std::memory_order_relaxed);
   driving_.push({Command::end_step, nullptr, set});
   tell_engine();
 }

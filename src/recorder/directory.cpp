@@ -10,6 +10,7 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <utility>
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"

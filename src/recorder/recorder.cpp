@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/cpu.hpp"
 #include "base/hash.hpp"

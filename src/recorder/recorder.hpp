@@ -4,7 +4,8 @@
 // system call and takes no lock once it is made, but where texts come that it has not seen before.
 //
 // Most events are the driver's, whose pass has looked at the clock already: they have the time of that pass. Threads of
-// the program record only that they sleep, and when they are woken. A short call that avoids the log is counted.
+// the program record only that they sleep and when they are woken, and messages that have to wait. A short call that
+// avoids the log is counted.
 //
 // A sink, if there is one, gets every event as well, at its own time (a timeline).
 #pragma once
@@ -81,7 +82,7 @@ class Recorder {
   std::uint64_t text(std::string_view text) noexcept;
   /// The same for a text whose hash is known.
   void text(std::uint64_t id, std::string_view text) noexcept;
-  /// The same, where the id is known and the text has been given before, perhaps.
+  /// What was said of the event before.
   void sentence(std::string_view text) noexcept {
     if (is_on()) record(Kind::sentence, 0, this->text(text));
   }

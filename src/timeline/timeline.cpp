@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/system_error.hpp"

@@ -136,10 +136,13 @@ class Reading {
     last = std::max(last, number);
   }
 
-  /// The name is in the log now, or has failed: it has one request at a time.
-  void agree(std::uint32_t set, std::uint64_t id) {
+  /// The name's request is in the log now, or has failed: it has one at a time. Of calls the first. Whether there is
+  /// one.
+  bool agree(std::uint32_t set, std::uint64_t id) {
     const auto first = work_.requests.lower_bound({set, id, 0});
-    if (first != work_.requests.end() && first->first.set == set && first->first.id == id) work_.requests.erase(first);
+    if (first == work_.requests.end() || first->first.set != set || first->first.id != id) return false;
+    work_.requests.erase(first);
+    return true;
   }
 
   void begin(const Record& record) {
@@ -149,11 +152,13 @@ class Reading {
     batch.members = record.amount;
     if ((record.detail & recorder::kUnnamed) == 0) {
       batch.names.push_back(record.id);
-      return agree(record.set, record.id);
+      agree(record.set, record.id);
+      return;
     }
     if (record.id == 0) return;  // this rank is absent
     note_call(record.set, record.id + record.amount - 1);
-    for (std::uint32_t i = 0; i < record.amount; ++i) agree(record.set, 0);
+    for (std::uint32_t i = 0; i < record.amount && agree(record.set, 0); ++i) {
+    }
   }
 
   void fail(const Record& record) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <set>
 #include <string_view>
@@ -44,26 +43,47 @@ std::string seconds_text(double seconds) {
   return std::to_string(ms / 1000) + "." + rest + " s";
 }
 
-/// The ranks that the text of a group names: "the group of ranks 0-2 and 5".
-std::vector<int> ranks_in(const std::string& text) {
+/// The ranks that the text of a group names, "the group of ranks 0-2 and 5", of `size` ranks that there are.
+std::vector<int> ranks_in(const std::string& text, int size) {
   std::vector<int> ranks;
   const std::size_t begin = text.rfind(" of rank");
   if (begin == std::string::npos) return ranks;
-  constexpr int kMost = 1 << 20;
   int number = -1;
   int from = -1;  // of a range
   for (std::size_t i = begin; i <= text.size(); ++i) {
     const char c = i < text.size() ? text[i] : ' ';
     if (c >= '0' && c <= '9') {
-      number = std::min(kMost, std::max(number, 0) * 10 + (c - '0'));
+      number = std::min(size, std::max(number, 0) * 10 + (c - '0'));
     } else if (c == '-' && number >= 0) {
       from = std::exchange(number, -1);
     } else if (number >= 0) {
-      for (int rank = from >= 0 ? from : number; rank <= number; ++rank) ranks.push_back(rank);
+      for (int rank = from >= 0 ? from : number; rank <= number && rank < size; ++rank) ranks.push_back(rank);
       number = from = -1;
     }
   }
   return ranks;
+}
+
+/// The rank whose number begins at `at`, behind "rank "; -1: there is none.
+int rank_at(std::string_view text, std::size_t at, int size) {
+  constexpr std::string_view kWord = "rank ";
+  if (at >= text.size() || text.compare(at, kWord.size(), kWord) != 0) return -1;
+  const std::string_view rest = text.substr(at + kWord.size());
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  const std::optional<int> rank = base::parse_number<int>(rest.substr(0, digits));
+  return rank && *rank < size ? *rank : -1;
+}
+
+/// The rank that the sentence of a fatal error blames (control/sentences.hpp): "rank 2 was lost: ...", "...: rank 2 has
+/// not submitted it", "rank 0, which coordinates the job, does not answer"; -1: none, or several.
+int rank_blamed_by(std::string_view sentence, int size) {
+  if (const int rank = rank_at(sentence, 0, size); rank >= 0) return rank;
+  for (const std::string_view words : {" does not answer", " has not submitted"}) {
+    const std::size_t end = sentence.find(words);
+    if (end == std::string_view::npos) continue;
+    return rank_at(sentence, sentence.rfind("rank ", end), size);
+  }
+  return -1;
 }
 
 /// Of a number that stands in a file.
@@ -207,8 +227,7 @@ class Judge {
       }
     }
     for (auto& [request, one] : requests_) {
-      for (const int rank : makes_set(one.open) ? ranks_in(name_of(request.id)) : members_of(request.set)) {
-        if (rank >= size_) break;
+      for (const int rank : makes_set(one.open) ? ranks_in(name_of(request.id), size_) : members_of(request.set)) {
         if (std::find(one.waiting.begin(), one.waiting.end(), rank) != one.waiting.end()) continue;
         if (!has_file(rank)) {
           one.unknown.push_back(rank);
@@ -339,11 +358,27 @@ class Judge {
         known->second = std::min(known->second, time);
       }
     }
-    if (seen.empty()) return {};
+    if (seen.empty()) return named_by_sentence();
     // The end of one brings that of others: the first.
     const auto first =
         std::min_element(seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     return {first->first};
+  }
+
+  /// Where neither the log nor the system has said it: as the first fatal error says.
+  [[nodiscard]] std::vector<int> named_by_sentence() const {
+    int named = -1;
+    std::uint64_t earliest = 0;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!of(rank).fault) continue;
+      const int blamed = rank_blamed_by(of(rank).fault->sentence, size_);
+      const std::uint64_t time = time_of(rank, of(rank).fault->time);
+      if (blamed < 0 || of(blamed).ends_with_failure() || (named >= 0 && time >= earliest)) continue;
+      named = blamed;
+      earliest = time;
+    }
+    if (named < 0) return {};
+    return {named};
   }
 
   bool find_told() {
@@ -445,6 +480,9 @@ class Judge {
   bool find_late() {
     std::set<int> waiting;
     for (const auto& [request, one] : requests_) waiting.insert(one.waiting.begin(), one.waiting.end());
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!of(rank).work.messages.empty()) waiting.insert(rank);
+    }
     std::set<int> late;
     std::set<int> circle;
     for (const auto& [request, one] : requests_) {

@@ -7,7 +7,8 @@
 //
 //   1. A process that has ended without shutdown and without an error was killed; one that is stopped is stopped.
 //   2. A rank that said itself that it cannot go on, and a rank that left while others had work to do with it.
-//   3. The rank that rank 0 named when it ended the job, and ends of processes that others saw before their own error.
+//   3. The rank that rank 0 named when it ended the job, ends of processes that others saw before their own error, and
+//      the rank that the sentence of the first fatal error names.
 //   4. Of requests that some ranks wait for: the ranks that have not submitted them, unless they wait themselves for a
 //      request of others. Ranks that wait for each other's requests make their calls in different orders.
 //   5. Of batches that some ranks run: the ranks that have not begun them.
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "recorder/reader.hpp"

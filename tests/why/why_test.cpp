@@ -269,6 +269,24 @@ TEST(Why, AHostIsGoneWithItsFiles) {
   EXPECT_EQ(found.ranks[3].state, "no file");
 }
 
+TEST(Why, TheSentenceOfTheFirstErrorNamesARank) {
+  const auto told = [](std::uint64_t at, ErrorCode code, const std::string& sentence) {
+    return judge_at(30,
+                    {Rank(1, 3, State::faulted, Life::gone).at(at).fails(code, sentence),
+                     Rank(2, 3, State::faulted, Life::gone).at(10).fails(ErrorCode::rank_lost, "rank 1 was lost: x")});
+  };
+  EXPECT_EQ(told(9, ErrorCode::rank_lost, "rank 0 was lost: its link is down").suspects, std::vector<int>{0});
+  EXPECT_EQ(told(11, ErrorCode::rank_lost, "rank 0 was lost: its link is down").suspects, std::vector<int>{1});
+  EXPECT_EQ(
+      told(9, ErrorCode::timeout, "tensor \"rank 2 \" has not ...: rank 0, which coordinates the job, does not answer")
+          .suspects,
+      std::vector<int>{0});
+  EXPECT_EQ(
+      told(9, ErrorCode::timeout, "tensor \"w\" has not completed within 5 s: rank 0 has not submitted it").suspects,
+      std::vector<int>{0});
+  EXPECT_EQ(told(9, ErrorCode::transport, "there is no memory left").suspects, std::vector<int>{1});
+}
+
 TEST(Why, ADeadlineNamesTheRankThatNeverCame) {
   const auto told = [](int rank) {
     return Rank(rank, 3, State::faulted, Life::gone)
