@@ -11,7 +11,7 @@ foreach(part MPI CUDA TORCH)
   if(NOT KOLO_HAS_${part})
     string(TOLOWER "${part}" header)
     string(REPLACE "torch" "libtorch" header "${header}")
-    list(APPEND kolo_absent_headers PATTERN "${header}.hpp" EXCLUDE)
+    list(APPEND kolo_absent_headers PATTERN "${header}.hpp" EXCLUDE PATTERN "kolo_${header}.h" EXCLUDE)
   endif()
 endforeach()
 install(DIRECTORY include/kolo "${PROJECT_BINARY_DIR}/include/kolo" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"

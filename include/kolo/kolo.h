@@ -212,11 +212,18 @@ typedef struct kolo_init_options {
 /// without `kolo_shutdown` shuts it down at exit. Errors: those of kolo::init.
 KOLO_API kolo_status kolo_init(const kolo_init_options* options, kolo_context** context);
 
+/// The context that calls of C++ use on this thread: that of `kolo_run_local` or a kolo::ContextGuard, else the
+/// process's own, whoever has made it. For a plug-in inside a program that has joined already. Whoever made the context
+/// shuts it down: `kolo_shutdown` refuses what this gives. It need not be released, and may be named for as long as the
+/// process runs; once its job has ended, calls on it fail with `KOLO_NOT_INITIALIZED`. That is this function's own
+/// status, too, where there is no context.
+KOLO_API kolo_status kolo_current(kolo_context** context);
+
 /// Leaves the job: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it. Operations that are still open fail
 /// with `KOLO_SHUT_DOWN`. Returns at once, without an error, after one that ended the job. A separate context is then
 /// gone, and so is its world. The process's own may be named again: calls on it then fail with `KOLO_NOT_INITIALIZED`,
 /// and shutting it down again does nothing. Errors: `KOLO_INVALID_ARGUMENT` inside a callback, and for a context of
-/// `kolo_run_local` or `kolo_run_forked`. The context stays as it is then.
+/// `kolo_run_local`, `kolo_run_forked` or `kolo_current`. The context stays as it is then.
 KOLO_API kolo_status kolo_shutdown(kolo_context* context);
 
 /// Leaves because of an error on this rank. On the other ranks operations fail with `KOLO_USER_EXCEPTION`, and their
@@ -485,8 +492,9 @@ KOLO_API kolo_status kolo_late_ranks(kolo_handle* handle, double seconds, int32_
 KOLO_API kolo_status kolo_result_tensor(const kolo_result* result, kolo_tensor* tensor);
 /// How many rows came from each rank, by rank: only of an all-to-all.
 KOLO_API kolo_status kolo_result_splits(const kolo_result* result, const int64_t** splits, size_t* count);
-/// Bytes of `kolo_broadcast_bytes`, `kolo_metrics` and `kolo_describe` (`index` 0), or those of rank `index` of
-/// `kolo_allgather_bytes`. A zero that `size` does not count follows them, so that a text can be used as a string.
+/// Bytes of `kolo_broadcast_bytes`, `kolo_metrics`, `kolo_describe`, `kolo_settings` and `kolo_devices` (`index` 0), or
+/// those of rank `index` of `kolo_allgather_bytes`. A zero that `size` does not count follows them, so that a text can
+/// be used as a string.
 KOLO_API kolo_status kolo_result_bytes(const kolo_result* result, size_t index, const void** data, size_t* size);
 KOLO_API kolo_status kolo_result_release(kolo_result* result);
 
@@ -596,6 +604,13 @@ KOLO_API kolo_status kolo_arena_release(kolo_arena* arena);
 KOLO_API kolo_status kolo_metrics(const kolo_group* group, kolo_result** result);
 /// Several lines for a person: version, place, nodes, transports and backends chosen (`kolo_result_bytes`, 0).
 KOLO_API kolo_status kolo_describe(const kolo_group* group, kolo_result** result);
+/// The settings as the context uses them: a JSON array of objects with the texts "name", "value", "default", "source"
+/// ("default", "environment", "option", "rank 0"), "range" and "help" (`kolo_result_bytes`, 0).
+KOLO_API kolo_status kolo_settings(const kolo_group* group, kolo_result** result);
+/// The machine's GPUs: a JSON array of objects with "machine_number", "process_number" (null where
+/// CUDA_VISIBLE_DEVICES hides the GPU), "name", "uuid", "memory_bytes", "free_bytes" and "driver", as
+/// kolo/devices.hpp explains them; without a GPU "[]". Needs no context (`kolo_result_bytes`, 0).
+KOLO_API kolo_status kolo_devices(kolo_result** result);
 
 /// @}
 /// @name CUDA

@@ -146,6 +146,16 @@ def describe(group: _Any = None) -> str:
     return _groups.group_of(group).describe()
 
 
+def settings(group: _Any = None) -> "list[dict[str, str]]":
+    """The settings as this context uses them: each a dict with "name", "value", "default", "source", "range", "help"."""
+    return _groups.group_of(group).settings()
+
+
+def devices() -> "list[dict[str, _Any]]":
+    """The machine's GPUs, each a dict; empty without a GPU. Needs no context."""
+    return _groups.devices()
+
+
 def get_library() -> str:
     """The path of libkolo.so, for programs and plug-ins that link it."""
     return _library.LIBRARY
@@ -208,6 +218,7 @@ __all__ = [
     "cross_size",
     "cuda_bind",
     "describe",
+    "devices",
     "end_step",
     "gather",
     "gather_async",

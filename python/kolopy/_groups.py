@@ -97,6 +97,14 @@ class Group:
         lib.check(lib.C.kolo_describe(self.pointer, ctypes.byref(place)))
         return _results.Owner(place).bytes(0).decode()
 
+    def settings(self) -> "list[dict[str, str]]":
+        """The settings as this context uses them: each a dict with "name", "value", "default", "source" ("default",
+        "environment", "option", "rank 0"), "range" and "help"."""
+        place = ctypes.c_void_p()
+        lib.check(lib.C.kolo_settings(self.pointer, ctypes.byref(place)))
+        listed: "list[dict[str, str]]" = json.loads(_results.Owner(place).bytes(0))
+        return listed
+
     def _close(self) -> None:
         """Its context has been shut down."""
         self._pointer = None
@@ -122,6 +130,16 @@ process_world: Optional[Group] = None
 def set_process_world(world: Optional[Group]) -> None:
     global process_world
     process_world = world
+
+
+def devices() -> "list[dict[str, Any]]":
+    """The machine's GPUs: each a dict with "machine_number", "process_number" (None where CUDA_VISIBLE_DEVICES hides
+    the GPU), "name", "uuid", "memory_bytes", "free_bytes" and "driver". Needs no context. Empty without a GPU, or where
+    the library has no CUDA part."""
+    place = ctypes.c_void_p()
+    lib.check(lib.C.kolo_devices(ctypes.byref(place)))
+    listed: "list[dict[str, Any]]" = json.loads(_results.Owner(place).bytes(0))
+    return listed
 
 
 def group_of(group: Any) -> Group:

@@ -221,6 +221,8 @@ def _load() -> Any:
         "arena_release": (pointer,),
         "metrics": (group, pointer),
         "describe": (group, pointer),
+        "settings": (group, pointer),
+        "devices": (pointer,),
         "cuda_bind": (group, pointer),
         "cuda_wait_on": (pointer, pointer),
         "tensor_from_dlpack": (pointer, pointer),

@@ -4,10 +4,10 @@
 #include <kolo/context.hpp>
 
 #include <algorithm>
-#include <chrono>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,94 +17,37 @@
 #include "c/arguments.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
+#include "c/starting.hpp"
 
 namespace kolo::c {
 namespace {
 
 static_assert(KOLO_NO_GROUP == kNoGroup);
-static_assert(KOLO_LOG_TRACE == static_cast<int>(LogLevel::trace) &&
-              KOLO_LOG_DEBUG == static_cast<int>(LogLevel::debug) &&
-              KOLO_LOG_INFO == static_cast<int>(LogLevel::info) &&
-              KOLO_LOG_WARNING == static_cast<int>(LogLevel::warning) &&
-              KOLO_LOG_ERROR == static_cast<int>(LogLevel::error));
-
-/// A store of the program's.
-class CStore final : public Store {
- public:
-  explicit CStore(const kolo_store& functions) : functions_(functions) {}
-
-  void set(const std::string& key, const std::string& value) override {
-    check("set", functions_.set(functions_.data, key.c_str(), value.data(), value.size()));
-  }
-  std::optional<std::string> get(const std::string& key, std::chrono::nanoseconds timeout) override {
-    std::string value(kMostBytes, '\0');
-    std::size_t bytes = 0;
-    const double seconds = std::chrono::duration<double>(timeout).count();
-    const kolo_status status =
-        functions_.get(functions_.data, key.c_str(), seconds, value.data(), value.size(), &bytes);
-    if (status == KOLO_PENDING) return std::nullopt;
-    check("get", status);
-    if (bytes > value.size()) {
-      throw Error(ErrorCode::user_exception, "the store's `get` says that it has written " + std::to_string(bytes) +
-                                                 " bytes where there was room for " + std::to_string(value.size()));
-    }
-    value.resize(bytes);
-    return value;
-  }
-
- private:
-  static constexpr std::size_t kMostBytes = 65536;
-
-  static void check(const char* function, kolo_status status) {
-    if (status == KOLO_OK) return;
-    throw Error(ErrorCode::user_exception,
-                std::string("the store's `") + function + "` has returned " + kolo_status_name(status));
-  }
-
-  kolo_store functions_;
-};
-
-MeetingPlace place_of(const kolo_store& given) {
-  const auto store = copied(given, kolo_store KOLO_STORE_INIT, 32, "KOLO_STORE_INIT");
-  if (store.set == nullptr || store.get == nullptr) refuse("the store lacks `set` or `get`: give both functions");
-  return std::make_shared<CStore>(store);
-}
-
-Options options_of_init(const kolo_init_options& from) {
-  Options options;
-  for (const kolo_setting& one : given_list(from.settings, from.setting_count, "the list of settings")) {
-    options.settings.insert_or_assign(std::string(given_name(one.name, "a setting's name")),
-                                      std::string(given_name(one.value, "a setting's value")));
-  }
-  if (from.log != nullptr) {
-    options.log_sink = [log = from.log, data = from.log_data](const LogRecord& record) {
-      log(data, static_cast<kolo_log_level>(record.level), record.rank,
-          std::chrono::duration<double>(record.time.time_since_epoch()).count(), record.message.c_str());
-    };
-  }
-  if (from.visible_devices != nullptr) options.visible_devices = from.visible_devices;
-  if (from.store != nullptr) {
-    options.store = place_of(*from.store);
-    options.rank = from.rank;
-    options.size = from.ranks;
-  } else if (from.rank != 0 || from.ranks != 1) {
-    refuse("the options give a rank or a number of ranks, but no store: KOLO_RANK and KOLO_SIZE belong to KOLO_STORE");
-  }
-  return options;
-}
-
-kolo_init_options checked_init_options(const kolo_init_options* given) {
-  const auto checked = options_of(given, kolo_init_options KOLO_INIT_OPTIONS_INIT, 72, "KOLO_INIT_OPTIONS_INIT");
-  if ((checked.separate != 0 && checked.separate != 1) || checked.reserved != 0) {
-    refuse("the options of a start: `separate` is 0 or 1, and `reserved` 0; start from KOLO_INIT_OPTIONS_INIT");
-  }
-  return checked;
-}
 
 /// The place of the process's own context. It is never destroyed, so that a context that was shut down can be named.
 kolo_context* process_context(Context& context) {
   static auto* const place = new std::optional<kolo_context>;
   return &place->emplace(kolo_context::Kind::process, context);
+}
+
+bool is_over(const kolo_context& context) noexcept {
+  try {
+    static_cast<void>(size(context.world.group));
+    return false;
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::not_initialized;
+  }
+}
+
+/// The place of a context that others have made. Places are never freed, for C may keep their addresses; one serves the
+/// contexts that follow one another at the same address.
+kolo_context* place_of_current(Context& context) {
+  static auto* const mutex = new std::mutex;
+  static auto* const places = new std::map<const Context*, std::optional<kolo_context>>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  std::optional<kolo_context>& place = (*places)[&context];
+  if (!place || is_over(*place)) place.emplace(kolo_context::Kind::borrowed, context);
+  return &*place;
 }
 
 /// The context, unless it was shut down (Error not_initialized).
@@ -168,11 +111,21 @@ kolo_status kolo_init(const kolo_init_options* options, kolo_context** context) 
   });
 }
 
+kolo_status kolo_current(kolo_context** context) {
+  return guarded([&] {
+    kolo_context*& place = given(context, "the place for the context");
+    kolo::Context& current = kolo::current_context();
+    static_cast<void>(current.size());  // in a fork this fails before anything is locked
+    place = place_of_current(current);
+    return KOLO_OK;
+  });
+}
+
 kolo_status kolo_shutdown(kolo_context* context) {
   return guarded([&] {
     switch (given(context, "the context").kind) {
     case kolo_context::Kind::borrowed:
-      refuse("this context is that of kolo_run_local or kolo_run_forked: it ends when the rank's function returns");
+      refuse("this context is that of kolo_run_local, kolo_run_forked or kolo_current: whoever made it ends it");
     case kolo_context::Kind::process:
       kolo::shutdown();
       break;

@@ -16,12 +16,12 @@
 #include "c/arguments.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
+#include "c/results.hpp"
 
 namespace kolo::c {
 namespace {
 
 constexpr const char* kResult = "the result";
-constexpr const char* kResultPlace = "the place for the result";
 constexpr const char* kArena = "the arena";
 
 struct Counter {
@@ -79,16 +79,6 @@ std::string json_of(const Metrics& metrics) {
         std::string(json.empty() ? "{" : ", ") + '"' + counter.name + "\": " + std::to_string(metrics.*counter.value);
   }
   return json + "}";
-}
-
-/// A result of bytes, made by `make`.
-template <class Make>
-kolo_status give_bytes(kolo_result** result, const Make& make) {
-  kolo_result*& place = given(result, kResultPlace);
-  auto made = std::make_unique<kolo_result>();
-  made->bytes = make();
-  place = made.release();
-  return KOLO_OK;
 }
 
 std::string bytes_of(const void* data, std::size_t size) {

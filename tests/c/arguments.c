@@ -477,6 +477,9 @@ static void results(kolo_group* world) {
   WRONG(kolo_metrics(world, NULL), "the place for the result is NULL");
   WRONG(kolo_describe(NULL, &bytes), "the group is NULL");
   WRONG(kolo_describe(world, NULL), "the place for the result is NULL");
+  WRONG(kolo_settings(NULL, &bytes), "the group is NULL");
+  WRONG(kolo_settings(world, NULL), "the place for the result is NULL");
+  WRONG(kolo_devices(NULL), "the place for the result is NULL");
   parameter.name = "";
   parameter.tensor = tensor;
   WRONG(kolo_broadcast_parameters(NULL, &parameter, 1, 0), "the group is NULL");

@@ -260,6 +260,15 @@ static void bytes(const place* at) {
   OK(kolo_result_bytes(result, 0, &data, &size));
   CHECK(strstr((const char*)data, kolo_version()) != NULL);
   OK(kolo_result_release(result));
+  OK(kolo_settings(at->world, &result));
+  OK(kolo_result_bytes(result, 0, &data, &size));
+  CHECK(strstr((const char*)data, "{\"name\": \"KOLO_TIMEOUT_S\", \"value\": ") != NULL);
+  CHECK(((const char*)data)[0] == '[' && ((const char*)data)[size - 1] == ']');
+  OK(kolo_result_release(result));
+  OK(kolo_devices(&result));
+  OK(kolo_result_bytes(result, 0, &data, &size));
+  CHECK(((const char*)data)[0] == '[' && ((const char*)data)[size - 1] == ']');
+  OK(kolo_result_release(result));
 }
 
 static void memory(const place* at) {

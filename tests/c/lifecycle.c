@@ -36,15 +36,20 @@ static void use_inherited(kolo_context* context) {
   FAILS(KOLO_UNSUPPORTED, kolo_local_rank(context, &number), "fork");
   FAILS(KOLO_UNSUPPORTED, kolo_shutdown(context), "fork");
   FAILS(KOLO_UNSUPPORTED, kolo_init(NULL, &again), "fork");
+  FAILS(KOLO_UNSUPPORTED, kolo_current(&again), "fork");
   FAILS(KOLO_UNSUPPORTED, kolo_wait(inherited_handle, -1.0), "fork");
 }
 
 static kolo_status the_end(void* unused, kolo_context* context) {
   kolo_tensor tensor = four();
-  int32_t rank = -1;
+  kolo_context* current = NULL;
+  int32_t rank = -1, its_rank = -2;
   (void)unused;
-  FAILS(KOLO_INVALID_ARGUMENT, kolo_shutdown(context), "it ends when the rank's function returns");
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_shutdown(context), "whoever made it ends it");
   OK(kolo_rank(kolo_world(context), &rank));
+  OK(kolo_current(&current));
+  OK(kolo_rank(kolo_world(current), &its_rank));
+  CHECK(its_rank == rank);
   if (rank == 1) return kolo_allreduce(kolo_world(context), "", &tensor, &tensor, NULL, NULL);
   FAILS(KOLO_INVALID_ARGUMENT, kolo_allreduce(kolo_world(context), "", &tensor, &tensor, NULL, NULL), "name");
   return kolo_allreduce(kolo_world(context), NULL, &tensor, &tensor, NULL, NULL);
@@ -232,6 +237,29 @@ static void after_the_end(kolo_context* context, kolo_group* group) {
   OK(kolo_shutdown(context));
 }
 
+/* What a plug-in sees of a context that others make and end. */
+static void of_others(void) {
+  kolo_context *context = NULL, *current = NULL, *again = NULL;
+  kolo_tensor tensor = four();
+  int32_t number = 0;
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_current(NULL), "the place for the context is NULL");
+  FAILS(KOLO_NOT_INITIALIZED, kolo_current(&current), "no context");
+  CHECK(current == NULL);
+  OK(kolo_init(NULL, &context));
+  OK(kolo_current(&current));
+  OK(kolo_current(&again));
+  CHECK(current == again && current != NULL);
+  OK(kolo_allreduce(kolo_world(current), NULL, &tensor, &tensor, NULL, NULL));
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_shutdown(current), "whoever made it ends it");
+  OK(kolo_shutdown(context));
+  FAILS(KOLO_NOT_INITIALIZED, kolo_rank(kolo_world(current), &number), "gone");
+  FAILS(KOLO_NOT_INITIALIZED, kolo_current(&again), "no context");
+  OK(kolo_init(NULL, &context)); /* perhaps at the same address */
+  OK(kolo_current(&current));
+  OK(kolo_allreduce(kolo_world(current), NULL, &tensor, &tensor, NULL, NULL));
+  OK(kolo_shutdown(context));
+}
+
 static void contexts(void) {
   kolo_context *context = NULL, *again = NULL, *separate = NULL;
   kolo_group* group = NULL;
@@ -286,6 +314,7 @@ int main(void) {
   ranks_of_this_program();
   stores();
   contexts();
+  of_others();
   printf("PASS lifecycle\n");
   return 0;
 }

@@ -382,6 +382,10 @@ def check_others(rank, size):
     counters = kolo.metrics()
     assert counters["submissions"] > 0 and all(isinstance(value, int) for value in counters.values())
     assert kolo.__version__ in kolo.describe()
+    settings = {one["name"]: one for one in kolo.settings()}
+    assert settings["KOLO_TIMEOUT_S"].keys() == {"name", "value", "default", "source", "range", "help"}
+    assert all(set(one) == {"machine_number", "process_number", "name", "uuid", "memory_bytes", "free_bytes", "driver"}
+               for one in kolo.devices())
     kolo.end_step()
     assert 0 <= kolo.join() < size
     assert 0 <= kolo.join_async(counts_in_averages=True, timeout=60).wait() < size

@@ -59,16 +59,17 @@ MAY_INCLUDE = {
 }
 
 # Public headers that exist to meet one vendor's types. Other public headers may not include them.
-ADAPTERS = {"mpi.hpp": {"mpi"}, "cuda.hpp": {"cuda"}, "libtorch.hpp": {"torch"}}
+ADAPTERS = {"mpi.hpp": {"mpi"}, "kolo_mpi.h": {"mpi"}, "cuda.hpp": {"cuda"}, "libtorch.hpp": {"torch"}}
 
 # Whose header it is, and the path prefixes of the files that may include it.
 LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
 VENDORS = [
-    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "tests/mpi/", "tests/chaos/",
-                                       "bench/")),
+    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "include/kolo/kolo_mpi.h", "tests/mpi/",
+                                       "tests/c/", "tests/chaos/", "bench/")),
     ("ucx", r"uc[pst]/", ("src/transport/ucx/", "tests/transport/ucx/")),
     ("cuda", r"cuda|cupti|nccl|driver_types\.h$", ("src/data/cuda/", "include/kolo/cuda.hpp", "tests/data/cuda/",
-                                       "tests/emulated_cuda/", "tests/c10d/", "examples/cuda_trainer/", "bench/")),
+                                       "tests/emulated_cuda/", "tests/c10d/", "tests/c/", "examples/cuda_trainer/",
+                                       "bench/")),
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "src/c10d/", "python/", "include/kolo/libtorch.hpp",
                                      "tests/libtorch/", "tests/c10d/", "bench/", "examples/torch_")),
     ("pybind11", r"pybind11/", ("python/",)),
@@ -97,9 +98,9 @@ STANDARD = set(
 STANDARD_20 = {"barrier", "bit", "compare", "concepts", "coroutine", "latch", "numbers", "semaphore", "source_location",
                "span", "syncstream", "version"}
 # Mutexes of the library are those of src/base/mutex.hpp: clang checks what they guard. src/libtorch and src/c10d, which
-# see public headers alone, have their own.
+# see public headers alone, have their own, as src/c has.
 MUTEXES = {"mutex", "shared_mutex", "condition_variable"}
-MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "src/c10d/", "tests/", "bench/", "examples/")
+MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "src/c10d/", "src/c/", "tests/", "bench/", "examples/")
 # Headers of the system, for everything but public headers.
 SYSTEM = re.compile(
     r"(sys|linux|netinet|arpa|asm|bits)/|net/if\.h$|net/if_arp\.h$|[a-z0-9_]+intrin\.h$|"
@@ -182,7 +183,9 @@ def judge_ours(path, module, target):
 
 def judge_foreign(path, module, name):
     if module == "public" and path.endswith(".h"):
-        return None if name in STANDARD_OF_C else f"is a header for C and includes <{name}>"
+        if name in STANDARD_OF_C or ADAPTERS.get(PurePosixPath(path).name) == {PurePosixPath(name).stem}:
+            return None
+        return f"is a header for C and includes <{name}>"
     if name in MUTEXES and not path.startswith(MAY_HAVE_MUTEXES):
         return f"includes <{name}>; base/mutex.hpp has the mutexes that clang checks"
     if name in STANDARD or (name in STANDARD_20 and module != "public"):

@@ -102,7 +102,14 @@ def compile_pages(repository, which, compiler):
 
 
 def compile_pages_in_c(repository, compiler):
-    source, number = "#include <stdio.h>\n#include <kolo/dlpack.h>\n", 0
+    source = """#include <stdio.h>
+#include <kolo/config.hpp>
+#include <kolo/dlpack.h>
+#if KOLO_WITH_MPI
+#include <kolo/kolo_mpi.h>
+#endif
+"""
+    number = 0
     for page in pages_of(repository):
         for line, code in blocks_of(page, "c"):
             number += 1
@@ -111,7 +118,8 @@ def compile_pages_in_c(repository, compiler):
                 code = code.replace("int main(", f"int page_{number}(")
             else:
                 code = f"void page_{number}({C_VARIABLES}) {{\n{code}}}\n"
-            source += f'#line {line} "{page}"\n{code}'
+            code = f'#line {line} "{page}"\n{code}'
+            source += f"#if KOLO_WITH_MPI\n{code}\n#endif\n" if "kolo_init_mpi" in code else code
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-unused", "-fsyntax-only"]
     command = [*compiler, "-x", "c", *flags, f"-I{repository}/include", "-"]
     status = subprocess.run(command, input=source, text=True, check=False).returncode

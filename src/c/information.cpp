@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lists, as JSON.
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <kolo/devices.hpp>
+#include <kolo/info.hpp>
+#include <kolo/kolo.h>
+
+#include "c/arguments.hpp"
+#include "c/guard.hpp"
+#include "c/results.hpp"
+
+namespace kolo::c {
+namespace {
+
+std::string text(std::string_view value) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string quoted = "\"";
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (byte >= 0x20) {
+      quoted += c;
+    } else {
+      quoted += {'\\', 'u', '0', '0', digits[byte >> 4U], digits[byte & 15U]};
+    }
+  }
+  return quoted + '"';
+}
+
+/// Names, and values that are JSON already.
+using Fields = std::vector<std::pair<const char*, std::string>>;
+
+std::string object(const Fields& fields) {
+  std::string json;
+  for (const auto& [name, value] : fields) json += (json.empty() ? "{\"" : ", \"") + std::string(name) + "\": " + value;
+  return json + '}';
+}
+
+template <class List, class FieldsOf>
+std::string array(const List& list, const FieldsOf& fields_of) {
+  std::string json = "[";
+  for (const auto& one : list) json += (json.size() == 1 ? "\n" : ",\n") + object(fields_of(one));
+  return json + ']';
+}
+
+Fields fields_of_setting(const Setting& setting) {
+  return {{"name", text(setting.name)},     {"value", text(setting.value)}, {"default", text(setting.default_value)},
+          {"source", text(setting.source)}, {"range", text(setting.range)}, {"help", text(setting.help)}};
+}
+
+Fields fields_of_device(const DeviceInfo& device) {
+  return {{"machine_number", std::to_string(device.machine_number)},
+          {"process_number", device.process_number ? std::to_string(*device.process_number) : "null"},
+          {"name", text(device.name)},
+          {"uuid", text(device.uuid)},
+          {"memory_bytes", std::to_string(device.memory_bytes)},
+          {"free_bytes", std::to_string(device.free_bytes)},
+          {"driver", text(device.driver)}};
+}
+
+}  // namespace
+}  // namespace kolo::c
+
+using namespace kolo::c;
+
+kolo_status kolo_settings(const kolo_group* group, kolo_result** result) {
+  return guarded([&] {
+    const kolo::Group& its = given_group(group);
+    return give_bytes(result, [&] { return std::vector{array(kolo::settings(its), fields_of_setting)}; });
+  });
+}
+
+kolo_status kolo_devices(kolo_result** result) {
+  return guarded(
+      [&] { return give_bytes(result, [] { return std::vector{array(kolo::devices(), fields_of_device)}; }); });
+}
