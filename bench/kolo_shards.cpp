@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kolo-shards: what an AdamW costs a rank whose state is replicated, and one whose state is shared: memory, and the time
-// of a step of BERT-base's gradients. The two take turns, step by step, on the same parameters.
+// kolo-shards: what an AdamW costs a rank whose state is replicated, and one whose state is shared: memory, and the
+// time of a step of BERT-base's gradients. The two take turns, step by step, on the same parameters.
 //
 //     mpirun -np 4 kolo-shards
 //     mpirun -np 2 kolo-shards --layers 2 --steps 20

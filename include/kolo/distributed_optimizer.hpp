@@ -52,8 +52,8 @@ struct DistributedOptimizerOptions {
   std::optional<DType> send_gradients_as;
   /// `Compression::int8_blocks`, instead of `send_gradients_as`: float32 and float64 gradients in memory of the CPU
   /// travel in blocks of 8 bits. For networks that are slower than a rank computes. Each rank needs memory for 7 bytes
-  /// an element. The ranks' gradients are then equal bit for bit, as always, and those of one process approximately. All
-  /// ranks take part in every step: `kolo::join` is an error (`ShardedOptimizer::join` is not).
+  /// an element. The ranks' gradients are then equal bit for bit, as always, and those of one process approximately.
+  /// All ranks take part in every step: `kolo::join` is an error (`ShardedOptimizer::join` is not).
   Compression compression = Compression::none;
   /// Whether waiting gradients of the first parameters are reduced before those of later ones, because the next forward
   /// pass needs the first parameters first. Uses 16 priorities (`AllreduceOptions::priority`), from 16 for the first
@@ -105,9 +105,9 @@ class KOLO_API GradientReducer {
   void gradient_ready(std::size_t index);
   bool synchronize();
   /// With `own_piece_apart`: gradient `index` lies in this memory from now on, until it has been reduced. Before
-  /// `gradient_ready`, in every micro-step in which it lies elsewhere than in the one before. A gradient without a place
-  /// counts as zero. Throws `Error` (invalid_argument) for another type or number of elements, and while it is being
-  /// reduced.
+  /// `gradient_ready`, in every micro-step in which it lies elsewhere than in the one before. A gradient without a
+  /// place counts as zero. Throws `Error` (invalid_argument) for another type or number of elements, and while it is
+  /// being reduced.
   void place(std::size_t index, const TensorView& memory);
   /// This rank's piece of gradient `index`, which has one.
   [[nodiscard]] const TensorView& piece(std::size_t index) const;
@@ -131,8 +131,8 @@ class KOLO_API GradientReducer {
   /// Tells the engine that the step has ended. Call it after the optimizer's own step.
   void end_step();
   /// What compression has lost so far, to be saved or overwritten, as pieces of this rank (`piece_of`) in float32:
-  /// "compression/<parameter>". Collective, between steps. Empty without compression. The views are of this object's own
-  /// memory. A later step adds what they say.
+  /// "compression/<parameter>". Collective, between steps. Empty without compression. The views are of this object's
+  /// own memory. A later step adds what they say.
   [[nodiscard]] std::vector<NamedView> state();
   /// Where in the parameters' values those pieces would lie, under the same names.
   [[nodiscard]] Span<const Parameter> places() const;

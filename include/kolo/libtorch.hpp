@@ -235,8 +235,8 @@ class KOLO_API DistributedOptimizer {
   /// The optimizer's state for `kolo::save_checkpoint`, `load_checkpoint` and `CheckpointWriter`, to be read or
   /// overwritten: of SGD, Adam, AdamW, RMSprop or Adagrad (else `Error`, unsupported). "step" (int64), the tensors as
   /// LibTorch names them ("exp_avg/<parameter>"), and numbers among the options ("options/<group>/lr"). What LibTorch
-  /// makes in the first step is made now, of zeros. Views are valid until the next step. With compression, which makes it
-  /// collective, what `GradientReducer::state` and `places` say, too.
+  /// makes in the first step is made now, of zeros. Views are valid until the next step. With compression, which makes
+  /// it collective, what `GradientReducer::state` and `places` say, too.
   [[nodiscard]] std::vector<NamedView> state();
   [[nodiscard]] Span<const kolo::Parameter> places() const;
 
@@ -280,9 +280,9 @@ struct ShardedOptimizerOptions {
 /// here. Weights are bitwise those of a `DistributedOptimizer` around the same optimizer (without `max_norm`).
 ///
 /// What differs:
-/// - The function makes the optimizer, from this rank's pieces: one row each, under the parameter's name, so that groups
-///   can be made by name. A piece is a view; it must not be used after this object is gone. The optimizer must work
-///   element by element: SGD, Adam, AdamW, RMSprop, Adagrad.
+/// - The function makes the optimizer, from this rank's pieces: one row each, under the parameter's name, so that
+///   groups can be made by name. A piece is a view; it must not be used after this object is gone. The optimizer must
+///   work element by element: SGD, Adam, AdamW, RMSprop, Adagrad.
 /// - After a reduction a rank has its own pieces of the gradients; the rest of their memory is undefined. So clip by
 ///   `max_norm`.
 /// - A rank that has no more data calls `join()`, and not `kolo::join`.
@@ -311,8 +311,8 @@ class KOLO_API ShardedOptimizer {
   bool flush();
   [[nodiscard]] DistributedOptimizer::NoSync no_sync();
 
-  /// `step()` where the loss was multiplied by `scaler.scale()`: see `kolo::DistributedOptimizer::step`. Returns whether
-  /// the optimizer has stepped.
+  /// `step()` where the loss was multiplied by `scaler.scale()`: see `kolo::DistributedOptimizer::step`. Returns
+  /// whether the optimizer has stepped.
   bool step(LossScaler& scaler);
   /// This rank is out of data: takes part in the others' steps, with nothing, until all ranks have joined. In stages 1
   /// and 2.
@@ -341,8 +341,8 @@ class KOLO_API ShardedOptimizer {
 
 class Engine;
 
-/// Makes an engine: rank 0 reads the file; with fp16 or bf16 the module's floating-point parameters and buffers get that
-/// type; all ranks get rank 0's. Collective. Throws `Error`, on every rank: io if the file cannot be read;
+/// Makes an engine: rank 0 reads the file; with fp16 or bf16 the module's floating-point parameters and buffers get
+/// that type; all ranks get rank 0's. Collective. Throws `Error`, on every rank: io if the file cannot be read;
 /// invalid_argument for a value that is wrong or contradicts another, and unsupported for a key or value that is not
 /// served (the sentence names the key by its path, and says what to do).
 [[nodiscard]] KOLO_API Engine initialize(const Group& group, torch::nn::Module& module, const std::string& config);
@@ -385,8 +385,8 @@ class KOLO_API Engine {
   [[nodiscard]] double loss_scale() const;
   [[nodiscard]] ShardedOptimizer& optimizer() const;
 
-  /// `kolo::save_checkpoint` and `kolo::load_checkpoint` of the module's parameters and buffers, the optimizer, the loss
-  /// scale and the number of steps.
+  /// `kolo::save_checkpoint` and `kolo::load_checkpoint` of the module's parameters and buffers, the optimizer, the
+  /// loss scale and the number of steps.
   void save_checkpoint(const std::string& path) const;
   void load_checkpoint(const std::string& path);
 

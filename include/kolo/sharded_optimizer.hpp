@@ -60,8 +60,8 @@ struct ShardedOptimizerOptions {
 class KOLO_API ParameterShards {
  public:
   /// Throws `Error` as `GradientReducer` does, unsupported if a parameter with a gradient is not in memory of the CPU,
-  /// and invalid_argument for a stage that is not 0, 1 or 2, and for a max_norm that is not more than 0 or gradients that
-  /// are neither float32 nor float64 with one.
+  /// and invalid_argument for a stage that is not 0, 1 or 2, and for a max_norm that is not more than 0 or gradients
+  /// that are neither float32 nor float64 with one.
   ParameterShards(const Group& group, Span<const Parameter> parameters, const ShardedOptimizerOptions& options);
   ParameterShards(ParameterShards&&) noexcept;
   ParameterShards& operator=(ParameterShards&&) noexcept;

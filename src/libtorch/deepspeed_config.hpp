@@ -45,9 +45,9 @@ struct DeepSpeedConfig {
   std::optional<DType> communication;
   int steps_per_print = 0;  // never
 
-  /// Of the text of a file, for a job of so many ranks. Throws `Error`: invalid_argument for a text that is no JSON, for
-  /// values of a wrong type or out of range, and for numbers that contradict one another; unsupported for keys and values
-  /// that are not served. The sentence begins with `file` and the key's path, and says what to do.
+  /// Of the text of a file, for a job of so many ranks. Throws `Error`: invalid_argument for a text that is no JSON,
+  /// for values of a wrong type or out of range, and for numbers that contradict one another; unsupported for keys and
+  /// values that are not served. The sentence begins with `file` and the key's path, and says what to do.
   static DeepSpeedConfig parse(const std::string& file, std::string_view text, int ranks);
 };
 

@@ -53,8 +53,8 @@ class Gradients {
   /// From now on the hooks hand gradients over. The reducer outlives this, and was made of `views()`.
   void attach(GradientReducer& reducer);
 
-  /// All of these throw `Error` (invalid_argument) while a no_sync() scope is open, or when a parameter has another type,
-  /// device or shape than before.
+  /// All of these throw `Error` (invalid_argument) while a no_sync() scope is open, or when a parameter has another
+  /// type, device or shape than before.
   /// Submits what is left, and waits for all. Whether the gradients are those of the whole step now.
   bool synchronize();
   /// Ends the micro-step. Whether the optimizer is to step now.

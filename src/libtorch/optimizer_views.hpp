@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state and the options of LibTorch's own optimizers as named views, for Kolo's checkpoints. LibTorch makes the state
-// of a parameter in its first step, and counts steps by parameter.
+// The state and the options of LibTorch's own optimizers as named views, for Kolo's checkpoints. LibTorch makes the
+// state of a parameter in its first step, and counts steps by parameter.
 #pragma once
 
 #include <cstdint>

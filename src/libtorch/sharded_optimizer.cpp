@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LibTorch's optimizers over pieces: `ParameterShards` decides what a rank has, `Gradients` brings the gradients, and the
-// optimizer gets tensors that are views of the pieces' memory.
+// LibTorch's optimizers over pieces: `ParameterShards` decides what a rank has, `Gradients` brings the gradients, and
+// the optimizer gets tensors that are views of the pieces' memory.
 #include <memory>
 #include <optional>
 #include <string>

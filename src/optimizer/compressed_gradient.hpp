@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The reduction of a gradient that travels in blocks of 8 bits (optimizer/blocks.hpp). Each rank sends every other its
-// piece of the gradient, encoded; sums the pieces that it gets; and, if all ranks are to have all of it, encodes the sum
-// and gathers. It is no wire format of collectives: a sum of encoded numbers must be encoded anew, and what both
+// piece of the gradient, encoded; sums the pieces that it gets; and, if all ranks are to have all of it, encodes the
+// sum and gathers. It is no wire format of collectives: a sum of encoded numbers must be encoded anew, and what both
 // encodings lose must be kept for the next step (error feedback: Seide and others, "1-Bit Stochastic Gradient Descent",
 // 2014), which only the optimizer can.
 #pragma once
@@ -33,7 +33,8 @@ class CompressedGradient {
   Handle start_gather(const TensorView& piece, double divisor);
   void finish(const TensorView& gradient) const;
 
-  /// Of this rank's piece: what the encodings of all ranks have lost of the sum. Collective. To be saved or overwritten.
+  /// Of this rank's piece: what the encodings of all ranks have lost of the sum. Collective. To be saved or
+  /// overwritten.
   TensorView lost();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeepSpeed's configuration as it is read: what its documentation shows is served, or refused with a sentence that names
-// the key and says what to do. What each key does is in libtorch_test.cpp.
+// DeepSpeed's configuration as it is read: what its documentation shows is served, or refused with a sentence that
+// names the key and says what to do. What each key does is in libtorch_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>

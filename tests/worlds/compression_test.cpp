@@ -241,7 +241,8 @@ void go_on(int ranks, int stage, int first, const std::string& from, const std::
   });
 }
 
-// If a checkpoint did not keep what was lost, each would cost up to a rounding; by the fourth, twice of what is allowed.
+// If a checkpoint did not keep what was lost, each would cost up to a rounding; by the fourth, twice of what is
+// allowed.
 TEST(Compression, CheckpointsKeepWhatWasLost) {
   const std::string base = "compression_test_" + std::to_string(::getpid()) + "_";
   int first = 0;
