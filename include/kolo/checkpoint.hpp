@@ -84,7 +84,8 @@ struct CheckpointEntry {
 };
 using CheckpointEntries = std::vector<CheckpointEntry>;
 
-/// `pieces`: those of a sharded optimizer, whose state they divide.
+/// `pieces`: where in their parameter lie those that the state "<kind>/<piece's name>" is of; or, of a piece named
+/// "<kind>/<parameter>", that state alone.
 KOLO_API CheckpointEntries checkpoint_entries(Span<const Parameter> parameters, Span<const NamedView> state,
                                               Span<const Parameter> pieces, const CheckpointOptions& options);
 KOLO_API void save_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
@@ -92,23 +93,17 @@ KOLO_API void save_checkpoint(const Group& group, const std::string& path, const
 KOLO_API void load_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
                               std::chrono::nanoseconds timeout);
 
-/// An optimizer with `state()`, and, if its state is shared by the ranks, `places()` and `wait_parameters()`, too.
+/// An optimizer with `state()`, and, where ranks have pieces of it, with `places()`.
 template <class Optimizer>
 auto checkpoint_entries_of(Span<const Parameter> parameters, Optimizer& optimizer, const CheckpointOptions& options,
                            int)
     -> decltype(checkpoint_entries(parameters, optimizer.state(), optimizer.places(), options)) {
-  optimizer.wait_parameters();
   return checkpoint_entries(parameters, optimizer.state(), optimizer.places(), options);
 }
 template <class Optimizer>
 CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, Optimizer& optimizer,
                                         const CheckpointOptions& options, long) {
   return checkpoint_entries(parameters, optimizer.state(), {}, options);
-}
-template <class Optimizer>
-CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, DistributedOptimizer<Optimizer>& optimizer,
-                                        const CheckpointOptions& options, int) {
-  return checkpoint_entries(parameters, optimizer.optimizer().state(), {}, options);
 }
 
 }  // namespace detail

@@ -28,6 +28,14 @@
 
 namespace kolo {
 
+/// How gradients are made smaller on their way.
+enum class Compression : std::uint8_t {
+  none = 0,
+  /// As integers of 8 bits, in blocks of 256 elements with a scale each: a quarter of float32's bytes. What rounding
+  /// loses in a step is added to the gradient of the next (error feedback).
+  int8_blocks = 1,
+};
+
 struct DistributedOptimizerOptions {
   /// `average` over ranks and micro-steps, or `sum` over both.
   ReduceOp op = ReduceOp::average;
@@ -42,6 +50,11 @@ struct DistributedOptimizerOptions {
   /// on a slow network. Inside a node it costs time: gradients are reduced where they lie, which costs less than
   /// rounding them.
   std::optional<DType> send_gradients_as;
+  /// `Compression::int8_blocks`, instead of `send_gradients_as`: float32 and float64 gradients in memory of the CPU
+  /// travel in blocks of 8 bits. For networks that are slower than a rank computes. Each rank needs memory for 7 bytes
+  /// an element. The ranks' gradients are then equal bit for bit, as always, and those of one process approximately.
+  /// All ranks take part in every step: `kolo::join` is an error (`ShardedOptimizer::join` is not).
+  Compression compression = Compression::none;
   /// Whether waiting gradients of the first parameters are reduced before those of later ones, because the next forward
   /// pass needs the first parameters first. Uses 16 priorities (`AllreduceOptions::priority`), from 16 for the first
   /// sixteenth of all bytes down to 1. `step()` waits for all gradients in any case.
@@ -52,6 +65,7 @@ struct DistributedOptimizerOptions {
   KOLO_SETTER(DistributedOptimizerOptions, std::string, name)
   KOLO_SETTER_TIMEOUT(DistributedOptimizerOptions)
   KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
+  KOLO_SETTER(DistributedOptimizerOptions, Compression, compression)
   KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
 };
 
@@ -116,6 +130,12 @@ class KOLO_API GradientReducer {
   [[nodiscard]] bool unscale(double scale);
   /// Tells the engine that the step has ended. Call it after the optimizer's own step.
   void end_step();
+  /// What compression has lost so far, to be saved or overwritten, as pieces of this rank (`piece_of`) in float32:
+  /// "compression/<parameter>". Collective, between steps. Empty without compression. The views are of this object's
+  /// own memory. A later step adds what they say.
+  [[nodiscard]] std::vector<NamedView> state();
+  /// Where in the parameters' values those pieces would lie, under the same names.
+  [[nodiscard]] Span<const Parameter> places() const;
   /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
   /// (invalid_argument) while they are being reduced.
   [[nodiscard]] bool may_zero() const;
@@ -258,6 +278,13 @@ class DistributedOptimizer {
 
   /// The optimizer that it was made around.
   [[nodiscard]] Optimizer& optimizer() const noexcept { return *optimizer_; }
+  /// For checkpoints: the optimizer's state (`optimizer().state()`) and `GradientReducer::state`; and its places.
+  [[nodiscard]] std::vector<NamedView> state() {
+    std::vector<NamedView> all = optimizer_->state(), lost = reducer_.state();
+    for (NamedView& one : lost) all.push_back(std::move(one));
+    return all;
+  }
+  [[nodiscard]] Span<const Parameter> places() const { return reducer_.places(); }
 
  private:
   static Span<const Parameter> checked(const Optimizer& optimizer, Span<const Parameter> parameters) {

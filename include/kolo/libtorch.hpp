@@ -40,6 +40,7 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/context.hpp>
+#include <kolo/distributed_optimizer.hpp>
 #include <kolo/export.hpp>
 #include <kolo/handle.hpp>
 #include <kolo/loss_scaler.hpp>
@@ -131,6 +132,8 @@ struct DistributedOptimizerOptions {
   std::optional<DType> send_gradients_as;
   /// As that of `kolo::DistributedOptimizerOptions`.
   bool first_layers_first = false;
+  /// As that of `kolo::DistributedOptimizerOptions`.
+  Compression compression = Compression::none;
 
   KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
   KOLO_SETTER(DistributedOptimizerOptions, int, accumulation_steps)
@@ -139,6 +142,7 @@ struct DistributedOptimizerOptions {
   KOLO_SETTER(DistributedOptimizerOptions, bool, broadcast_buffers)
   KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
   KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
+  KOLO_SETTER(DistributedOptimizerOptions, Compression, compression)
 };
 
 /// Makes a `torch::optim::Optimizer` distributed: every gradient is reduced over all ranks before the optimizer steps,
@@ -231,8 +235,10 @@ class KOLO_API DistributedOptimizer {
   /// The optimizer's state for `kolo::save_checkpoint`, `load_checkpoint` and `CheckpointWriter`, to be read or
   /// overwritten: of SGD, Adam, AdamW, RMSprop or Adagrad (else `Error`, unsupported). "step" (int64), the tensors as
   /// LibTorch names them ("exp_avg/<parameter>"), and numbers among the options ("options/<group>/lr"). What LibTorch
-  /// makes in the first step is made now, of zeros. Views are valid until the next step.
+  /// makes in the first step is made now, of zeros. Views are valid until the next step. With compression, which makes
+  /// it collective, what `GradientReducer::state` and `places` say, too.
   [[nodiscard]] std::vector<NamedView> state();
+  [[nodiscard]] Span<const kolo::Parameter> places() const;
 
   /// How many of this step's gradients have been submitted, and how many of those have been reduced.
   [[nodiscard]] std::size_t started() const;
@@ -323,7 +329,6 @@ class KOLO_API ShardedOptimizer {
   /// checkpoint that one of the two has saved is read by the other (without `master_weights`), at any number of ranks.
   [[nodiscard]] std::vector<NamedView> state();
   [[nodiscard]] Span<const kolo::Parameter> places() const;
-  void wait_parameters();
 
   [[nodiscard]] std::size_t started() const;
   [[nodiscard]] std::size_t finished() const;

@@ -72,9 +72,10 @@ class KOLO_API ParameterShards {
   /// a piece is left out. In stage 0 the whole parameters.
   [[nodiscard]] Span<const Parameter> pieces() const;
   /// The pieces' places in the parameters' memory, in the same order: with `cast`, pieces of 16 bits are elsewhere.
-  /// Empty in stage 0.
+  /// In stage 0 `GradientReducer::places`.
   [[nodiscard]] Span<const Parameter> places() const;
-  /// The copies in float32, to be saved or overwritten: "master/<parameter>". None without `cast`.
+  /// The copies in float32, to be saved or overwritten: "master/<parameter>". None without `cast`. And what
+  /// `GradientReducer::state` says.
   [[nodiscard]] std::vector<NamedView> state();
   /// Gradients arrive in `pieces()`.
   [[nodiscard]] GradientReducer& reducer() const;
@@ -171,8 +172,9 @@ class ShardedOptimizer {
   [[nodiscard]] Span<const Parameter> pieces() const { return shards_.pieces(); }
   /// See `ParameterShards`.
   [[nodiscard]] Span<const Parameter> places() const { return shards_.places(); }
-  /// The optimizer's state (`optimizer().state()`), and `ParameterShards::state`.
+  /// For checkpoints: waits for all values; the optimizer's state (`optimizer().state()`) and `ParameterShards::state`.
   [[nodiscard]] std::vector<NamedView> state() {
+    shards_.wait_parameters();
     std::vector<NamedView> all = optimizer_.state(), masters = shards_.state();
     for (NamedView& one : masters) all.push_back(std::move(one));
     return all;

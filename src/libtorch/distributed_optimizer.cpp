@@ -262,7 +262,12 @@ void DistributedOptimizer::rebuild() {
   impl().build();
 }
 
-std::vector<NamedView> DistributedOptimizer::state() { return impl().views.of(impl().optimizer, impl().trained()); }
+std::vector<NamedView> DistributedOptimizer::state() {
+  std::vector<NamedView> all = impl().views.of(impl_->optimizer, impl_->trained()), lost = impl_->reducer->state();
+  all.insert(all.end(), lost.begin(), lost.end());
+  return all;
+}
+Span<const kolo::Parameter> DistributedOptimizer::places() const { return impl().reducer->places(); }
 
 std::size_t DistributedOptimizer::started() const { return impl().gradients->started(); }
 std::size_t DistributedOptimizer::finished() const { return impl().gradients->finished(); }

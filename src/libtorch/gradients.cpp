@@ -52,6 +52,7 @@ kolo::DistributedOptimizerOptions reducer_options(const DistributedOptimizerOpti
   result.timeout = options.timeout;
   result.send_gradients_as = options.send_gradients_as;
   result.first_layers_first = options.first_layers_first;
+  result.compression = options.compression;
   return result;
 }
 
@@ -119,7 +120,9 @@ std::vector<kolo::Parameter> Gradients::views() {
   std::vector<kolo::Parameter> views;
   for (const Slot& slot : slots_) {
     const TensorView view = view_of(slot);
-    views.push_back({slot.name, view, view});
+    const bool has_gaps = !slot.parameter.is_non_overlapping_and_dense();
+    views.push_back(
+        {slot.name, has_gaps || !slot.parameter.is_cpu() ? view : memory_view(slot.name, slot.parameter), view});
   }
   return views;
 }

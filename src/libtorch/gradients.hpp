@@ -47,8 +47,8 @@ class Gradients {
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
 
-  /// For the reducer, in the order of the parameters. The value is the gradient's memory, too: parameters may have
-  /// gaps.
+  /// For the reducer, in the order of the parameters. Where a value has gaps, or is on a device, its gradient's memory
+  /// stands for it.
   std::vector<kolo::Parameter> views();
   /// From now on the hooks hand gradients over. The reducer outlives this, and was made of `views()`.
   void attach(GradientReducer& reducer);

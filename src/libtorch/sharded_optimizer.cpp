@@ -185,12 +185,11 @@ torch::optim::Optimizer& ShardedOptimizer::optimizer() const { return *impl().op
 std::optional<double> ShardedOptimizer::norm() const { return impl().shards.norm(); }
 
 std::vector<NamedView> ShardedOptimizer::state() {
-  std::vector<NamedView> all = impl().views.of(*impl_->optimizer, impl_->pieces), masters = impl_->shards.state();
-  all.insert(all.end(), masters.begin(), masters.end());
+  std::vector<NamedView> all = impl().views.of(*impl_->optimizer, impl_->pieces), more = impl_->shards.state();
+  all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 Span<const kolo::Parameter> ShardedOptimizer::places() const { return impl().shards.places(); }
-void ShardedOptimizer::wait_parameters() { impl().shards.wait_parameters(); }
 
 std::size_t ShardedOptimizer::started() const { return impl().gradients.started(); }
 std::size_t ShardedOptimizer::finished() const { return impl().gradients.finished(); }

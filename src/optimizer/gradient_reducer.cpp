@@ -44,6 +44,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,7 @@
 #include <kolo/error.hpp>
 
 #include "optimizer/agreement.hpp"
+#include "optimizer/compressed_gradient.hpp"
 #include "optimizer/elements.hpp"
 #include "optimizer/gradient_checks.hpp"
 
@@ -74,6 +76,7 @@ struct Gradient {
   Tensor apart = {};                   // the piece's memory
   Tensor nothing = {};                 // in place of a gradient that there is none of in this step
   std::optional<std::size_t> at = {};  // which of the handles is its own
+  std::unique_ptr<optimizer::CompressedGradient> compressed = {};
 };
 
 // The elements in one row.
@@ -119,6 +122,7 @@ struct GradientReducer::Impl {
   const bool in_pieces, apart;
   int mean = 1;  // over how many micro-steps
   std::vector<Gradient> gradients;
+  std::vector<Parameter> places;
   Prepared agreement;
   StepSums sums;  // the agreement's memory
 
@@ -149,6 +153,9 @@ struct GradientReducer::Impl {
           move_apart(gradients.back());
         }
       }
+    }
+    if (options.compression == Compression::int8_blocks) {
+      compress(parameters);
     }
     prepare(options.accumulation_steps);
     handles.reserve(gradients.size());
@@ -196,8 +203,23 @@ struct GradientReducer::Impl {
     optimizer::fill_zero(*gradient.view);
   }
 
+  void compress(Span<const Parameter> parameters) {
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      Gradient& gradient = gradients[i];
+      if (gradient.view) {
+        gradient.compressed = std::make_unique<optimizer::CompressedGradient>(
+            group, options.name + '/' + gradient.name, *gradient.view, !in_pieces, options, gradient.priority);
+        places.push_back({"compression/" + gradient.name, piece_of(group, parameters[i].value)});
+      }
+    }
+  }
+
   void start(Gradient& gradient) {
     gradient.at = handles.size();
+    if (gradient.compressed) {
+      handles.push_back(gradient.compressed->start(*gradient.view));
+      return;
+    }
     handles.push_back(apart ? kolo::start(group, options.name + '/' + gradient.name, reduction_of(gradient, mean))
                             : gradient.reduction.start());
   }
@@ -206,7 +228,7 @@ struct GradientReducer::Impl {
   void prepare(int micro_steps) {
     mean = micro_steps;
     for (Gradient& gradient : gradients) {
-      if (gradient.view && !apart) {
+      if (gradient.view && !apart && !gradient.compressed) {
         gradient.reduction = Prepared();  // which gives its name back
         gradient.reduction = reserve(gradient.name, reduction_of(gradient, micro_steps));
       }
@@ -237,6 +259,35 @@ struct GradientReducer::Impl {
   [[nodiscard]] bool is_divided_late(const Gradient& gradient) const {
     return in_pieces && options.op == ReduceOp::average && !options.send_gradients_as &&
            !optimizer::objection_to(*gradient.piece);
+  }
+
+  // Waits for all gradients that were submitted. Of compressed ones the pieces have arrived then, and are to be summed
+  // and, where all ranks get all of them, gathered.
+  void finish_reductions(int micro_steps) {
+    if (options.compression == Compression::none) {
+      wait_all(handles);
+      handles.clear();
+      return;
+    }
+    std::vector<Gradient*> submitted(handles.size());
+    for_each_view([&](Gradient& gradient) { submitted[*gradient.at] = &gradient; });
+    const double divisor = options.op == ReduceOp::average ? static_cast<double>(size(group)) * micro_steps : 1;
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+      handles[i].wait();
+      Gradient& gradient = *submitted[i];
+      const TensorView piece = gradient.piece ? *gradient.piece : piece_of(group, *gradient.view);
+      gradient.compressed->sum(piece);
+      if (in_pieces) continue;
+      if (divisor != 1) {
+        optimizer::divide(piece, divisor, 1);
+      }
+      handles[i] = gradient.compressed->start_gather(piece, divisor);
+    }
+    if (!in_pieces) {
+      wait_all(handles);
+      for_each_view([](const Gradient& gradient) { gradient.compressed->finish(*gradient.view); });
+    }
+    handles.clear();
   }
 
   // Of reduced pieces: an average is over the ranks that had data.
@@ -425,8 +476,7 @@ struct GradientReducer::Impl {
       drain();
       explain(micro_steps);
     }
-    wait_all(handles);
-    handles.clear();
+    finish_reductions(divisor);
     finish_pieces(divisor);
     synchronized = true;
   }
@@ -456,8 +506,7 @@ struct GradientReducer::Impl {
       prepare(divisor);
     }
     for_each_view([this](Gradient& gradient) { submit_nothing(gradient); });
-    wait_all(handles);
-    handles.clear();
+    finish_reductions(divisor);
     finish_pieces(divisor);
     if (is_other_mean) {
       prepare(options.accumulation_steps);
@@ -693,6 +742,20 @@ bool GradientReducer::follow_step() {
   }
   return steps && *steps;
 }
+
+std::vector<NamedView> GradientReducer::state() {
+  Impl& self = impl();
+  if (self.in_flight() || self.synchronized) {
+    misused("DistributedOptimizer: state() in the middle of a step; after step() is the time for it");
+  }
+  std::vector<NamedView> views;
+  self.for_each_view([&](const Gradient& gradient) {
+    if (gradient.compressed) views.push_back({"compression/" + gradient.name, gradient.compressed->lost()});
+  });
+  return views;
+}
+
+Span<const Parameter> GradientReducer::places() const { return impl().places; }
 
 void GradientReducer::end_step() { kolo::end_step(impl().group); }
 

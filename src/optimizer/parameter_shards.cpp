@@ -73,6 +73,7 @@ struct ParameterShards::Impl {
       add_piece({parameter.name, value, reducer.piece(i)});
       places.push_back({parameter.name, value});
     }
+    if (options.stage == 0) places.assign(reducer.places().begin(), reducer.places().end());
     AllreduceOptions sum;
     sum.timeout = options.reduction.timeout;
     sum_squares = prepare(group, options.reduction.name + " (norm)", Call::allreduce(view(&squares, 1), sum));
@@ -195,8 +196,8 @@ Span<const Parameter> ParameterShards::pieces() const { return impl().pieces; }
 Span<const Parameter> ParameterShards::places() const { return impl().places; }
 
 std::vector<NamedView> ParameterShards::state() {
-  std::vector<NamedView> views;
-  for (Master& master : impl().masters) views.push_back({"master/" + master.place.name, master.value.view()});
+  std::vector<NamedView> views = impl().reducer.state();
+  for (Master& master : impl_->masters) views.push_back({"master/" + master.place.name, master.value.view()});
   return views;
 }
 

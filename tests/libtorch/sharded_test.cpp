@@ -219,6 +219,29 @@ TEST(Sharded, NoSyncAddsUpInStage2) {
   });
 }
 
+TEST(Sharded, GradientsInBlocksOf8BitsTrainAlmostAlike) {
+  on_ranks(3, [] {
+    Net wanted;
+    const auto inner = kSgd(kt::named_parameters(wanted));
+    kt::DistributedOptimizer distributed(*inner, wanted);
+    train(wanted, distributed, torch::kDouble, 10, false);
+    for (const int stage : {0, 1, 2}) {
+      Net net;
+      kt::ShardedOptimizer sharded(net, kSgd,
+                                   kt::ShardedOptimizerOptions().with_stage(stage).with_reduction(
+                                       kt::DistributedOptimizerOptions()
+                                           .with_name("blocks " + std::to_string(stage))
+                                           .with_compression(kolo::Compression::int8_blocks)));
+      train(net, sharded, torch::kDouble, 10, false);
+      EXPECT_FALSE(torch::equal(net.first->weight, wanted.first->weight));
+      for (std::size_t i = 0; i < wanted.parameters().size(); ++i) {
+        EXPECT_TRUE(torch::allclose(net.parameters()[i], wanted.parameters()[i], 0, 0.01)) << i << ", stage " << stage;
+        EXPECT_TRUE(same_on_all_ranks(net.parameters()[i]));
+      }
+    }
+  });
+}
+
 // In stage 2 the gradients of the last layers are freed while the backward pass is still at the first.
 TEST(Sharded, FreesGradientsWhileTheBackwardPassGoesOn) {
   on_ranks(2, [] {
