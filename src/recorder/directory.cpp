@@ -117,6 +117,7 @@ std::vector<std::string> files_of(const std::string& job_directory) {
   }
   std::sort(files.begin(), files.end());
   std::vector<std::string> paths;
+  paths.reserve(files.size());
   for (auto& [rank, path] : files) paths.push_back(std::move(path));
   return paths;
 }
@@ -130,6 +131,7 @@ std::vector<std::string> jobs_in(const std::string& directory) {
   }
   std::sort(jobs.begin(), jobs.end(), std::greater<>());
   std::vector<std::string> paths;
+  paths.reserve(jobs.size());
   for (auto& [time, path] : jobs) paths.push_back(std::move(path));
   return paths;
 }

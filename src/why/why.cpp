@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <chrono>
 #include <map>
 #include <set>
@@ -37,7 +38,7 @@ std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 /// "1.234 s".
 std::string seconds_text(double seconds) {
-  const auto ms = static_cast<std::int64_t>(seconds * 1000 + 0.5);
+  const long long ms = std::llround(seconds * 1000);
   std::string rest = std::to_string(ms % 1000);
   rest.insert(0, 3 - rest.size(), '0');
   return std::to_string(ms / 1000) + "." + rest + " s";
@@ -160,7 +161,7 @@ class Judge {
   [[nodiscard]] std::string name_of(std::uint64_t id) const {
     for (const Facts& facts : facts_) {
       if (facts.recording == nullptr) continue;
-      if (const std::string name = facts.recording->text(id); !name.empty()) return name;
+      if (std::string name = facts.recording->text(id); !name.empty()) return name;
     }
     base::Text text;
     text << '#' << std::hex << id;
