@@ -127,8 +127,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_TIMELINE", &S::timeline, Type::text, 0, 0, kShared, "HOROVOD_TIMELINE",
      "The file of a timeline of all ranks, which opens in Perfetto (docs/looking.md). Empty: none."},
     {"KOLO_CHECK_NAN", &S::check_nan, Type::boolean, 0, 0, kShared, "",
-     "Whether a reduction whose input has a NaN is refused, with an error that names tensor, rank, step and element. It "
-     "reads every input once more. Tensors of the CPU."},
+     "Whether a reduction whose input has a NaN is refused, with an error that names tensor, rank, step and element. "
+     "It reads every input once more. Tensors of the CPU."},
 });
 // clang-format on
 

@@ -288,6 +288,10 @@ void Messages::complete(MessageOperation& operation, const Status& status) {
   const OperationPtr held = std::move(operation.self);
   record_end(*engine_.recorder, *operation.message);
   if (!status.ok()) ++engine_.tally.failures;
+  if (status.code() == ErrorCode::rank_lost) {
+    engine_.recorder->record(recorder::Kind::failed, 0, 0, 0, 0, static_cast<std::uint8_t>(status.code()));
+    engine_.recorder->sentence(status.message());
+  }
   bool was_awaited = false;
   auto callbacks = operation.complete(status, was_awaited);
   // From here on the caller may destroy the message and its status.

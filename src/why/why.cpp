@@ -79,7 +79,7 @@ int rank_at(std::string_view text, std::size_t at, int size) {
 /// not submitted it", "rank 0, which coordinates the job, does not answer"; -1: none, or several.
 int rank_blamed_by(std::string_view sentence, int size) {
   if (const int rank = rank_at(sentence, 0, size); rank >= 0) return rank;
-  for (const std::string_view words : {" does not answer", " has not submitted"}) {
+  for (const std::string_view words : {" does not answer", " has not submitted", " has shut down", " has left"}) {
     const std::size_t end = sentence.find(words);
     if (end == std::string_view::npos) continue;
     return rank_at(sentence, sentence.rfind("rank ", end), size);
@@ -354,6 +354,7 @@ class Judge {
     for (int rank = 0; rank < size_; ++rank) {
       for (const Heard& death : of(rank).deaths) {
         if (death.rank < 0 || death.rank >= size_ || death.rank == rank || of(death.rank).ends_with_failure()) continue;
+        if (of(rank).left.count(death.rank) > 0) continue;  // it had left in order
         const std::uint64_t time = time_of(rank, death.time);
         const auto known = seen.emplace(death.rank, time).first;
         known->second = std::min(known->second, time);
@@ -405,6 +406,11 @@ class Judge {
              std::any_of(facts.failures.begin(), facts.failures.end(),
                          [](const Heard& one) { return static_cast<ErrorCode>(one.code) == ErrorCode::rank_lost; });
     });
+    for (const int rank : deserted) {
+      for (const Heard& failure : of(rank).failures) {
+        if (const int left = rank_blamed_by(failure.sentence, size_); left >= 0) return tell_left(left);
+      }
+    }
     if (!deserted.empty()) {
       if (const int first = first_to_leave(); first >= 0) return tell_left(first);
     }

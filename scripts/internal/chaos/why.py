@@ -74,7 +74,8 @@ def judge(plan, phase, was_told, saying):
         return [f"kolo-why ({saying.kind}) names the victim: {saying.text}"] if saying.suspects else []
     if not saying.suspects:
         # Nobody was kept waiting: the job is over, or its start had not begun here.
-        if wanted == MAYBE or (saying.kind != "slow" and not was_told):
+        ends = phase in ("last_step", "shutdown")
+        if wanted == MAYBE or (not was_told and (ends or saying.kind != "slow")):
             return []
         return [f"kolo-why ({saying.kind}) does not name rank {plan.victim}: {saying.verdict}: {saying.text}"]
     if wanted == NAMED and saying.verdict not in WORDS[saying.kind]:
