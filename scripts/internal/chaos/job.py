@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of scripts/chaos: starts the job, waits until its ranks have ended, cleans up, and says what was left."""
 import os
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -49,7 +50,7 @@ def command(plan, program, folder):
     """--enable-recovery: mpirun would end the survivors, too."""
     rank = [str(program), *plan.arguments(folder), f"KOLO_RECORDER={folder}/recorders"]
     if plan.start == "hosts":
-        line = " ".join(["exec $KOLO_MPIRUN -x KOLO_TRANSPORT --enable-recovery -np", str(plan.ranks), *rank])
+        line = " ".join(["exec $KOLO_MPIRUN -x KOLO_TRANSPORT --enable-recovery -np", str(plan.ranks), *map(shlex.quote, rank)])
         return [str(ROOT / "scripts/with-hosts"), str(len(plan.nodes)), "--slots", str(plan.per_node), "--shell", line]
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np", str(plan.ranks), *rank]
 
