@@ -130,9 +130,9 @@ class KOLO_API GradientReducer {
   [[nodiscard]] bool unscale(double scale);
   /// Tells the engine that the step has ended. Call it after the optimizer's own step.
   void end_step();
-  /// What compression has lost so far, to be saved or overwritten, as pieces of this rank (`piece_of`) in float32:
-  /// "compression/<parameter>". Collective, between steps. Empty without compression. The views are of this object's
-  /// own memory. A later step adds what they say.
+  /// The errors of compression that later steps still add, to be saved or overwritten: this rank's pieces (`piece_of`)
+  /// in float32, "compression/<parameter>". Collective, between steps. Empty without compression. The views are of this
+  /// object's own memory.
   [[nodiscard]] std::vector<NamedView> state();
   /// Where in the parameters' values those pieces would lie, under the same names.
   [[nodiscard]] Span<const Parameter> places() const;

@@ -27,7 +27,7 @@ inline void start_timeline(const std::string& path) { start_timeline(current_con
 KOLO_API void stop_timeline(Context& context);
 inline void stop_timeline() { stop_timeline(current_context()); }
 
-/// What one rank's recorder says of it.
+/// The state of one rank, by its recorder.
 struct RankReport {
   int rank = 0;
   std::string host;       ///< empty: there is no file of it here

@@ -165,13 +165,13 @@ bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
 }
 
 /// The timeline of KOLO_TIMELINE. A job goes on without one.
-void begin_timeline(Context& context, const engine::Engine& engine) {
+void begin_timeline(Context& context, const engine::Engine& engine) noexcept {
   if (engine.settings().timeline.empty()) return;
   try {
     start_timeline(context, engine.settings().timeline);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (engine.topology().is_leader())
-      KOLO_LOG(engine.logger(), warning) << "there is no timeline (KOLO_TIMELINE): " << error.status().message();
+      engine.logger().write(LogLevel::warning, std::string("there is no timeline (KOLO_TIMELINE): ") + error.what());
   }
 }
 

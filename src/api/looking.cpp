@@ -35,7 +35,7 @@ void detail::ContextImpl::set_timeline(std::shared_ptr<timeline::Timeline> timel
 
 namespace {
 
-/// What a rank tells the others before a timeline begins.
+/// Each rank sends this to the others before a timeline begins.
 struct Beginning {
   std::string failure;  ///< why it could not make its machine's file; empty: it could, or need not
   std::string boot;

@@ -126,7 +126,7 @@ std::vector<std::string> jobs_in(const std::string& directory) {
   std::vector<std::pair<fs::file_time_type, std::string>> jobs;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    if (!entry.is_directory(error) || files_of(entry.path().string()).empty()) continue;
+    if (entry.is_symlink(error) || !entry.is_directory(error) || files_of(entry.path().string()).empty()) continue;
     jobs.emplace_back(fs::last_write_time(entry.path(), error), entry.path().string());
   }
   std::sort(jobs.begin(), jobs.end(), std::greater<>());

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/fence.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
 
@@ -39,7 +40,9 @@ Record record_of(const Event& event) noexcept {
   record.set = static_cast<std::uint32_t>(what);
   record.kind = static_cast<Kind>(static_cast<std::uint8_t>(what >> 32));
   record.detail = static_cast<std::uint8_t>(what >> 40);
-  if (record.kind > Kind::stopped) record.kind = Kind::none;
+  base::process_fence(std::memory_order_acquire);
+  const bool is_whole = event.what.load(std::memory_order_relaxed) == what;
+  if (!is_whole || record.kind > Kind::stopped) record.kind = Kind::none;
   return record;
 }
 

@@ -12,7 +12,7 @@
 #include <new>
 #include <utility>
 
-#include "base/cpu.hpp"
+#include "base/fence.hpp"
 #include "base/hash.hpp"
 #include "base/round_up.hpp"
 #include "base/system_error.hpp"
@@ -26,6 +26,7 @@ constexpr std::uint64_t kDriverEvents = 8192;
 constexpr std::uint64_t kCallersEvents = 1024;
 constexpr std::uint64_t kSetRows = 256;
 constexpr std::uint64_t kTextBytes = 128 << 10;
+constexpr std::uint64_t kNameBytes = kTextBytes - (16 << 10);  // the rest is for sentences alone
 /// Of a text that is kept.
 constexpr std::size_t kLongestText = 1000;
 
@@ -96,7 +97,6 @@ void Recorder::lay_out(std::byte* memory, std::size_t bytes, const Identity& ide
   header->magic = kMagic;
   sets_ = reinterpret_cast<SetRow*>(memory + header->sets.offset);
   texts_ = memory + header->texts.offset;
-  texts_bytes_ = header->texts.count;
   driver_ = {reinterpret_cast<Event*>(memory + header->driver.offset), kDriverEvents - 1};
   callers_ = {reinterpret_cast<Event*>(memory + header->callers.offset), kCallersEvents - 1};
   now_ = static_cast<std::uint64_t>(header->monotonic_ns);
@@ -109,7 +109,16 @@ std::uint64_t Recorder::text(std::string_view text) noexcept {
   return id;
 }
 
-void Recorder::text(std::uint64_t id, std::string_view text) noexcept {
+void Recorder::text(std::uint64_t id, std::string_view text) noexcept { keep(id, text, kNameBytes); }
+
+void Recorder::sentence(std::string_view text) noexcept {
+  if (!is_on()) return;
+  const std::uint64_t id = base::hash_string(text);
+  keep(id, text, kTextBytes);
+  record(Kind::sentence, 0, id);
+}
+
+void Recorder::keep(std::uint64_t id, std::string_view text, std::uint64_t limit) noexcept {
   if (!is_on()) return;
   try {
     text = text.substr(0, kLongestText);
@@ -119,7 +128,7 @@ void Recorder::text(std::uint64_t id, std::string_view text) noexcept {
     if (header_ == nullptr) return;
     const std::uint64_t used = header_->texts_used.load(std::memory_order_relaxed);
     const std::uint64_t size = base::round_up(kTextHead + text.size(), std::size_t{8});
-    if (used + size > texts_bytes_) {
+    if (used + size > limit) {
       known_.erase(known);  // so that names without end take no memory
       return;
     }
@@ -175,7 +184,8 @@ void Recorder::record_caller(Kind kind, std::uint32_t set, std::uint64_t id, std
   const Record record{to_ns(base::now()), id, round, amount, set, kind, detail};
   if (header_ != nullptr) {
     Event& event = callers_.events[header_->callers_head.fetch_add(1, std::memory_order_relaxed) & callers_.mask];
-    event.what.store(0, std::memory_order_release);
+    event.what.store(0, std::memory_order_relaxed);
+    base::process_fence(std::memory_order_release);  // no other word changes before
     write(event, record);
   }
   if (Sink* const sink = sink_.load(std::memory_order_acquire)) sink->take(record);

@@ -82,10 +82,8 @@ class Recorder {
   std::uint64_t text(std::string_view text) noexcept;
   /// The same for a text whose hash is known.
   void text(std::uint64_t id, std::string_view text) noexcept;
-  /// What was said of the event before.
-  void sentence(std::string_view text) noexcept {
-    if (is_on()) record(Kind::sentence, 0, this->text(text));
-  }
+  /// What was said of the event before. Other texts leave space for sentences.
+  void sentence(std::string_view text) noexcept;
   void set_state(State state) noexcept {
     if (header_ != nullptr) header_->state.store(static_cast<std::uint64_t>(state), std::memory_order_relaxed);
   }
@@ -129,6 +127,8 @@ class Recorder {
     return static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
   }
+  /// Keeps a text if no more than `limit` bytes of texts are there then.
+  void keep(std::uint64_t id, std::string_view text, std::uint64_t limit) noexcept;
   void lay_out(std::byte* memory, std::size_t bytes, const Identity& identity);
   static void write(Event& event, const Record& record) noexcept {
     event.time.store(record.time, std::memory_order_relaxed);
@@ -155,7 +155,6 @@ class Recorder {
   Ring callers_;
   SetRow* sets_ = nullptr;
   std::byte* texts_ = nullptr;
-  std::uint64_t texts_bytes_ = 0;
   std::uint64_t now_ = 0;
   std::uint64_t head_ = 0;
   std::atomic<Sink*> sink_{nullptr};

@@ -95,7 +95,8 @@ class Writer {
 
 class Timeline final : public recorder::Sink {
  public:
-  /// `report` gets a sentence if writing fails. Throws Error (transport): the file cannot be opened.
+  /// `report` gets a sentence if writing fails. Throws Error (transport): the file cannot be opened, or there
+  /// is no thread.
   Timeline(const Place& place, std::function<void(const std::string&)> report);
   ~Timeline() override { end(); }
   Timeline(const Timeline&) = delete;

@@ -5,6 +5,7 @@
 
 #include <kolo/names.hpp>
 
+#include "base/quote.hpp"
 #include "core/collectives.hpp"
 #include "timeline/timeline.hpp"
 
@@ -19,28 +20,11 @@ constexpr int kUnnamedRow = 2;
 constexpr int kMessagesRow = 3;
 constexpr int kFirstTensorRow = 10;
 
-/// A string of JSON. Bytes that are no ASCII, or not to be seen, become escapes of Latin-1: a name is shown, not
-/// parsed.
-std::string quoted(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string json = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      json += '\\';
-      json += c;
-    } else if (byte >= 0x20 && byte < 0x7f) {
-      json += c;
-    } else {
-      json += "\\u00";
-      json += kDigits[byte >> 4];
-      json += kDigits[byte & 15];
-    }
-  }
-  return json + "\"";
-}
+using base::quoted_json;
 
-std::string field(std::string_view name, std::uint64_t number) { return quoted(name) + ":" + std::to_string(number); }
+std::string field(std::string_view name, std::uint64_t number) {
+  return quoted_json(name) + ":" + std::to_string(number);
+}
 
 std::string kind_text(std::uint8_t kind) {
   return std::string(core::to_string(static_cast<core::CollectiveKind>(kind)));
@@ -51,16 +35,17 @@ std::string kind_text(std::uint8_t kind) {
 std::string Writer::head() const {
   const std::string process = "\"pid\":" + std::to_string(place_.rank);
   const auto metadata = [&](std::string_view what, const std::string& arguments, const std::string& row) {
-    return "{\"ph\":\"M\",\"name\":" + quoted(what) + "," + process + row + ",\"args\":{" + arguments + "}},\n";
+    return "{\"ph\":\"M\",\"name\":" + quoted_json(what) + "," + process + row + ",\"args\":{" + arguments + "}},\n";
   };
   std::string lines =
-      metadata("process_name", "\"name\":" + quoted("rank " + std::to_string(place_.rank) + " on " + place_.host), "") +
+      metadata("process_name", "\"name\":" + quoted_json("rank " + std::to_string(place_.rank) + " on " + place_.host),
+               "") +
       metadata("process_sort_index", field("sort_index", static_cast<std::uint64_t>(place_.rank)), "") +
-      metadata("process_labels", "\"labels\":" + quoted("clock: " + place_.clock), "");
+      metadata("process_labels", "\"labels\":" + quoted_json("clock: " + place_.clock), "");
   const std::array<std::pair<int, std::string_view>, 3> rows{
       {{kProgramRow, "program"}, {kUnnamedRow, "unnamed"}, {kMessagesRow, "messages"}}};
   for (const auto& [row, name] : rows)
-    lines += metadata("thread_name", "\"name\":" + quoted(name), ",\"tid\":" + std::to_string(row));
+    lines += metadata("thread_name", "\"name\":" + quoted_json(name), ",\"tid\":" + std::to_string(row));
   return lines;
 }
 
@@ -74,7 +59,7 @@ int Writer::row_of(std::uint32_t set, std::uint64_t id, std::string& lines) {
   if (is_new) {
     const std::string name = name_of(id) + (set == 0 ? "" : " (group " + std::to_string(set) + ")");
     lines += "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" + std::to_string(place_.rank) +
-             ",\"tid\":" + std::to_string(row->second) + ",\"args\":{\"name\":" + quoted(name) + "}},\n";
+             ",\"tid\":" + std::to_string(row->second) + ",\"args\":{\"name\":" + quoted_json(name) + "}},\n";
   }
   return row->second;
 }
@@ -87,8 +72,9 @@ std::string Writer::microseconds(std::uint64_t ns) const {
 }
 
 std::string Writer::begin_of(std::string_view phase, std::string_view name, int row, std::uint64_t time) const {
-  return "{\"ph\":" + quoted(phase) + ",\"name\":" + quoted(name) + ",\"pid\":" + std::to_string(place_.rank) +
-         ",\"tid\":" + std::to_string(row) + ",\"ts\":" + microseconds(time);
+  return "{\"ph\":" + quoted_json(phase) + ",\"name\":" + quoted_json(name) +
+         ",\"pid\":" + std::to_string(place_.rank) + ",\"tid\":" + std::to_string(row) +
+         ",\"ts\":" + microseconds(time);
 }
 
 void Writer::span(std::string& lines, std::string_view name, int row, std::uint64_t from, std::uint64_t to,

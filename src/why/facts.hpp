@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank's recorder says: what was open when it ended, or when it was read, and what the rank heard of others.
-// Pure.
+// The facts in one rank's recorder: operations that were open when the rank ended (or when the file was read), and news
+// of other ranks. Pure.
 #pragma once
 
 #include <cstdint>

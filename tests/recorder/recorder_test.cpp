@@ -116,8 +116,19 @@ TEST_F(RecorderFile, KeepsEachTextOnceUntilThereIsNoSpace) {
   }
   const Recording read = this->read();
   EXPECT_EQ(read.text(1), longest);
-  EXPECT_EQ(read.texts.size(), (128U << 10) / 1016);
+  EXPECT_EQ(read.texts.size(), (112U << 10) / 1016);
   EXPECT_EQ(read.text(1000), "");
+}
+
+TEST_F(RecorderFile, HasSpaceForTheLastSentenceWhateverNamesThereWere) {
+  Recorder recorder(path(), identity());
+  for (std::uint64_t id = 1; id <= 10000; ++id) recorder.text(id, "a name " + std::to_string(id));
+  recorder.record(Kind::fault, 0, 0);
+  recorder.sentence("rank 2 was lost");
+  const Recording read = this->read();
+  ASSERT_EQ(read.events.size(), 2U);
+  EXPECT_EQ(read.events[1].kind, Kind::sentence);
+  EXPECT_EQ(read.text(read.events[1].id), "rank 2 was lost");
 }
 
 TEST_F(RecorderFile, KnowsTheGroupsThatThereAre) {
@@ -316,6 +327,7 @@ TEST_F(RecorderFile, SixteenJobsAreKeptAndThoseThatRun) {
   std::ofstream(folder_ + "/foreign/rank.0") << "no recorder";
   for (const std::string name : {"runs", "foreign"})
     fs::last_write_time(folder_ + "/" + name, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  fs::create_directory_symlink(folder_ + "/runs", folder_ + "/leads_elsewhere");
   ASSERT_EQ(jobs_in(folder_).size(), 22U);
   remove_old(folder_);
   EXPECT_EQ(jobs_in(folder_).size(), kJobsKept - 1 + 2);
