@@ -112,10 +112,10 @@ TEST_F(RecorderFile, KeepsEachTextOnceUntilThereIsNoSpace) {
   const std::string longest(1000, 'x');
   for (std::uint64_t id = 1; id <= 1000; ++id) {
     recorder.text(id, longest);
-    recorder.text(id, "another");
+    if (id <= 100) recorder.text(id, "another");
   }
   const Recording read = this->read();
-  EXPECT_EQ(read.text(1), longest);
+  for (std::uint64_t id = 1; id <= 100; ++id) EXPECT_EQ(read.text(id), longest);
   EXPECT_EQ(read.texts.size(), (112U << 10) / 1016);
   EXPECT_EQ(read.text(1000), "");
 }
