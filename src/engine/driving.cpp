@@ -28,21 +28,24 @@ constexpr std::chrono::microseconds kLittlePatience{200};
 constexpr std::chrono::nanoseconds kReadingOfByte{1};
 constexpr std::uint64_t kMostWaitedFor = 128 << 20;
 
-/// Records that a thread sleeps, and until when. Of the operation it looks only at what is constant.
+/// Records that a thread sleeps, and until when. Of the operation it looks only at its name, which is constant: another
+/// thread may give it its number while this one sleeps (`Sequence::try_end`).
 class WaitRecord {
  public:
   WaitRecord(recorder::Recorder& recorder, const Operation& operation) noexcept
-      : recorder_(recorder), id_(operation.name_hash), round_(recorder::saturated(operation.call)) {
-    recorder_.record_caller(recorder::Kind::wait_begun, 0, id_, round_);
+      : recorder_(recorder),
+        id_(operation.name_hash),
+        sleeper_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) / alignof(WaitRecord))) {
+    recorder_.record_caller(recorder::Kind::wait_begun, 0, id_, sleeper_);
   }
-  ~WaitRecord() { recorder_.record_caller(recorder::Kind::wait_ended, 0, id_, round_); }
+  ~WaitRecord() { recorder_.record_caller(recorder::Kind::wait_ended, 0, id_, sleeper_); }
   WaitRecord(const WaitRecord&) = delete;
   WaitRecord& operator=(const WaitRecord&) = delete;
 
  private:
   recorder::Recorder& recorder_;
   const std::uint64_t id_;
-  const std::uint32_t round_;
+  const std::uint32_t sleeper_;  ///< the same number twice, and no other sleeper's: where this object lies
 };
 
 }  // namespace

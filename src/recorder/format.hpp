@@ -49,7 +49,7 @@ enum class Kind : std::uint8_t {
   batch_ended,   ///< round: the batch's number
   failed,        ///< an operation. id: name, or 0; round: as of `submitted` or `called`; detail: the error's code
   sentence,      ///< id: the text of the event before
-  wait_begun,    ///< a thread of the program sleeps. id: name, or 0; round: as of `submitted` or `called`
+  wait_begun,    ///< a thread of the program sleeps. id: name, or 0; round: who sleeps, as in its `wait_ended`
   wait_ended,
   message_open,   ///< a message between two ranks waits. id: which; round: the tag; amount: bytes; detail: 1 a send;
                   ///< set: the peer's rank in the world, or kAnyRank
