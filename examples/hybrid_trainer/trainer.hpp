@@ -2,7 +2,8 @@
 //
 // Tensor, data and pipeline parallel training at once. Each rank is in three groups:
 //   tensor    the same blocks and rows: each rank has a part of every weight, and what they compute is summed
-//   data      the same parts of the same blocks, other rows: gradients are averaged
+//   data      the same parts of the same blocks, other rows: gradients are averaged, and each rank keeps and steps its
+//             share of the optimizer's state
 //   pipeline  the same rows, other blocks: outputs go to the next rank, derivatives to the one before
 #pragma once
 
@@ -130,9 +131,10 @@ class Trainer {
       : config_(c), mesh_(world, {{"pipeline", c.pipeline}, {"data", c.data}, {"tensor", c.tensor}}),
         tensor_(mesh_["tensor"]), data_(mesh_["data"]), pipeline_(mesh_["pipeline"]),
         stage_(mesh_.coordinate("pipeline")), is_first_(stage_ == 0), is_last_(stage_ == c.pipeline - 1),
-        blocks_(own_blocks()), sgd_(parameters(), {/*learning_rate=*/0.1, /*momentum=*/0.9}),
-        optimizer_(data_, sgd_, parameters(),
-                   kolo::DistributedOptimizerOptions{}.with_accumulation_steps(c.micro_batches)) {
+        blocks_(own_blocks()),
+        optimizer_(data_, parameters(), make_sgd,
+                   kolo::ShardedOptimizerOptions{}.with_reduction(
+                       kolo::DistributedOptimizerOptions{}.with_accumulation_steps(c.micro_batches))) {
     kolo::broadcast_parameters(data_, parameters());  // those of replica 0
   }
 
@@ -164,6 +166,9 @@ class Trainer {
   }
 
  private:
+  static kolo::Sgd make_sgd(kolo::Span<const kolo::Parameter> mine) {
+    return kolo::Sgd(mine, {/*learning_rate=*/0.1, /*momentum=*/0.9});
+  }
   std::vector<Block> own_blocks() const {
     const int count = config_.blocks / config_.pipeline;
     std::vector<Block> blocks;
@@ -210,8 +215,7 @@ class Trainer {
   int stage_;
   bool is_first_, is_last_;
   std::vector<Block> blocks_;
-  kolo::Sgd sgd_;
-  kolo::DistributedOptimizer<kolo::Sgd> optimizer_;
+  kolo::ShardedOptimizer<kolo::Sgd> optimizer_;
   std::deque<std::vector<Matrix>> in_flight_;  // of each micro-batch between its passes: input, hidden, output, ...
   std::int64_t first_row_ = 0;                 // of this data rank in this step
   double loss_ = 0;

@@ -18,26 +18,13 @@
 #include <kolo/libtorch.hpp>
 
 #include "examples/torch_digits/device.hpp"
-#include "examples/train_digits/digits.hpp"
+#include "examples/torch_digits/images.hpp"
 
 namespace {
 
-struct Images {
-  torch::Tensor pixels, labels;
-};
-
-Images images_of(const train_digits::Digits& digits, const train_digits::Rows& rows, torch::Device device) {
-  const auto batch = train_digits::gather<float>(digits, rows);
-  const auto count = static_cast<std::int64_t>(rows.size());
-  return {torch::tensor(batch.pixels).reshape({count, static_cast<std::int64_t>(train_digits::kPixels)}).to(device),
-          torch::tensor(batch.labels).to(device, torch::kLong)};
-}
-
-Images pick(const Images& from, const std::vector<std::size_t>& rows) {
-  const torch::Tensor index =
-      torch::tensor(std::vector<std::int64_t>(rows.begin(), rows.end())).to(from.pixels.device());
-  return {from.pixels.index_select(0, index), from.labels.index_select(0, index)};
-}
+using torch_digits::Images;
+using torch_digits::images_of;
+using torch_digits::pick;
 
 void train(int epochs, const std::string& device_name) {
   const kolo::Session session;  // Kolo: joins the job

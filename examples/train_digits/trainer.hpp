@@ -31,6 +31,7 @@ struct TrainOptions {
   std::size_t train_rows = 1437;        // the rest is held out
   std::string save, load;               // checkpoints (folders); empty: none
   std::optional<kolo::DType> send_gradients_as;
+  kolo::Compression compression = kolo::Compression::none;
 };
 
 struct TrainResult {
@@ -137,6 +138,7 @@ TrainResult train_with(Optimizer& local, Network<T>& net, const Digits& digits, 
 
   kolo::DistributedOptimizerOptions reduction;
   reduction.send_gradients_as = options.send_gradients_as;
+  reduction.compression = options.compression;
   kolo::DistributedOptimizer optimizer(local, parameters, reduction);
   const Split rows = split(digits.size(), options.train_rows);
   const kolo::DistributedSampler sampler(rows.training.size(),

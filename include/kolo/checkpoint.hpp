@@ -84,7 +84,8 @@ struct CheckpointEntry {
 };
 using CheckpointEntries = std::vector<CheckpointEntry>;
 
-/// `pieces`: those of a sharded optimizer, whose state they divide.
+/// `pieces`: where in their parameter lie those that the state "<kind>/<piece's name>" is of; or, of a piece named
+/// "<kind>/<parameter>", that state alone.
 KOLO_API CheckpointEntries checkpoint_entries(Span<const Parameter> parameters, Span<const NamedView> state,
                                               Span<const Parameter> pieces, const CheckpointOptions& options);
 KOLO_API void save_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
@@ -92,21 +93,17 @@ KOLO_API void save_checkpoint(const Group& group, const std::string& path, const
 KOLO_API void load_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
                               std::chrono::nanoseconds timeout);
 
+/// An optimizer with `state()`, and, where ranks have pieces of it, with `places()`.
+template <class Optimizer>
+auto checkpoint_entries_of(Span<const Parameter> parameters, Optimizer& optimizer, const CheckpointOptions& options,
+                           int)
+    -> decltype(checkpoint_entries(parameters, optimizer.state(), optimizer.places(), options)) {
+  return checkpoint_entries(parameters, optimizer.state(), optimizer.places(), options);
+}
 template <class Optimizer>
 CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, Optimizer& optimizer,
-                                        const CheckpointOptions& options) {
+                                        const CheckpointOptions& options, long) {
   return checkpoint_entries(parameters, optimizer.state(), {}, options);
-}
-template <class Optimizer>
-CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, DistributedOptimizer<Optimizer>& optimizer,
-                                        const CheckpointOptions& options) {
-  return checkpoint_entries(parameters, optimizer.optimizer().state(), {}, options);
-}
-template <class Optimizer>
-CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, ShardedOptimizer<Optimizer>& optimizer,
-                                        const CheckpointOptions& options) {
-  optimizer.wait_parameters();
-  return checkpoint_entries(parameters, optimizer.optimizer().state(), optimizer.pieces(), options);
 }
 
 }  // namespace detail
@@ -129,7 +126,8 @@ CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, Sharde
 template <class Optimizer>
 void save_checkpoint(const Group& group, const std::string& path, Span<const Parameter> parameters,
                      Optimizer& optimizer, const CheckpointOptions& options = {}) {
-  detail::save_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options), options.timeout);
+  detail::save_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options, 0),
+                          options.timeout);
 }
 template <class Optimizer>
 void save_checkpoint(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
@@ -149,7 +147,8 @@ void save_checkpoint(const std::string& path, Span<const Parameter> parameters, 
 template <class Optimizer>
 void load_checkpoint(const Group& group, const std::string& path, Span<const Parameter> parameters,
                      Optimizer& optimizer, const CheckpointOptions& options = {}) {
-  detail::load_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options), options.timeout);
+  detail::load_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options, 0),
+                          options.timeout);
 }
 template <class Optimizer>
 void load_checkpoint(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
@@ -181,7 +180,7 @@ class KOLO_API CheckpointWriter {
   void save(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
             const CheckpointOptions& options = {}) {
     wait();
-    start(path, detail::checkpoint_entries_of(parameters, optimizer, options), options.timeout);
+    start(path, detail::checkpoint_entries_of(parameters, optimizer, options, 0), options.timeout);
   }
   /// Returns when the last save is on the disk; at once, if there is none. Throws its `Error`, once: as
   /// `save_checkpoint`.

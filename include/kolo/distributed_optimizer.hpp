@@ -28,6 +28,14 @@
 
 namespace kolo {
 
+/// How gradients are made smaller on their way.
+enum class Compression : std::uint8_t {
+  none = 0,
+  /// As integers of 8 bits, in blocks of 256 elements with a scale each: a quarter of float32's bytes. What rounding
+  /// loses in a step is added to the gradient of the next (error feedback).
+  int8_blocks = 1,
+};
+
 struct DistributedOptimizerOptions {
   /// `average` over ranks and micro-steps, or `sum` over both.
   ReduceOp op = ReduceOp::average;
@@ -42,6 +50,11 @@ struct DistributedOptimizerOptions {
   /// on a slow network. Inside a node it costs time: gradients are reduced where they lie, which costs less than
   /// rounding them.
   std::optional<DType> send_gradients_as;
+  /// `Compression::int8_blocks`, instead of `send_gradients_as`: float32 and float64 gradients in memory of the CPU
+  /// travel in blocks of 8 bits. For networks that are slower than a rank computes. Each rank needs memory for 7 bytes
+  /// an element. The ranks' gradients are then equal bit for bit, as always, and those of one process approximately.
+  /// All ranks take part in every step: `kolo::join` is an error (`ShardedOptimizer::join` is not).
+  Compression compression = Compression::none;
   /// Whether waiting gradients of the first parameters are reduced before those of later ones, because the next forward
   /// pass needs the first parameters first. Uses 16 priorities (`AllreduceOptions::priority`), from 16 for the first
   /// sixteenth of all bytes down to 1. `step()` waits for all gradients in any case.
@@ -52,6 +65,7 @@ struct DistributedOptimizerOptions {
   KOLO_SETTER(DistributedOptimizerOptions, std::string, name)
   KOLO_SETTER_TIMEOUT(DistributedOptimizerOptions)
   KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
+  KOLO_SETTER(DistributedOptimizerOptions, Compression, compression)
   KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
 };
 
@@ -72,7 +86,9 @@ class KOLO_API GradientReducer {
  public:
   /// After a reduction a rank has the whole gradient, or only its piece (`piece_of`). With pieces the reduction sends
   /// half as much, and the rest of the gradient's memory is undefined afterwards. `ShardedOptimizer` uses pieces.
-  enum class Gets { all, own_piece };
+  /// `own_piece_apart`: the pieces are in memory of the reducer's. A gradient's memory is given anew in every step
+  /// (`place`), and is free again once it has been reduced. Of the list, types and shapes count alone.
+  enum class Gets { all, own_piece, own_piece_apart };
 
   /// Collective, and checked as `broadcast_parameters`: every rank gives the same list and the same options. Throws
   /// `Error`: mismatch, on every rank, if ranks disagree; invalid_argument for empty or repeated names, a gradient
@@ -88,6 +104,15 @@ class KOLO_API GradientReducer {
   void begin_micro_step(std::size_t samples);
   void gradient_ready(std::size_t index);
   bool synchronize();
+  /// With `own_piece_apart`: gradient `index` lies in this memory from now on, until it has been reduced. Before
+  /// `gradient_ready`, in every micro-step in which it lies elsewhere than in the one before. A gradient without a
+  /// place counts as zero. Throws `Error` (invalid_argument) for another type or number of elements, and while it is
+  /// being reduced.
+  void place(std::size_t index, const TensorView& memory);
+  /// This rank's piece of gradient `index`, which has one.
+  [[nodiscard]] const TensorView& piece(std::size_t index) const;
+  /// Whether gradient `index` has been reduced in this step, or has no place: then its memory may be freed.
+  [[nodiscard]] bool is_free(std::size_t index) const;
   /// `begin_micro_step` after the backward pass, for `step(samples)`; only if a step is one micro-step.
   void give_samples_late(std::size_t samples);
 
@@ -105,6 +130,12 @@ class KOLO_API GradientReducer {
   [[nodiscard]] bool unscale(double scale);
   /// Tells the engine that the step has ended. Call it after the optimizer's own step.
   void end_step();
+  /// The errors of compression that later steps still add, to be saved or overwritten: this rank's pieces (`piece_of`)
+  /// in float32, "compression/<parameter>". Collective, between steps. Empty without compression. The views are of this
+  /// object's own memory.
+  [[nodiscard]] std::vector<NamedView> state();
+  /// Where in the parameters' values those pieces would lie, under the same names.
+  [[nodiscard]] Span<const Parameter> places() const;
   /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
   /// (invalid_argument) while they are being reduced.
   [[nodiscard]] bool may_zero() const;
@@ -247,6 +278,13 @@ class DistributedOptimizer {
 
   /// The optimizer that it was made around.
   [[nodiscard]] Optimizer& optimizer() const noexcept { return *optimizer_; }
+  /// For checkpoints: the optimizer's state (`optimizer().state()`) and `GradientReducer::state`; and its places.
+  [[nodiscard]] std::vector<NamedView> state() {
+    std::vector<NamedView> all = optimizer_->state(), lost = reducer_.state();
+    for (NamedView& one : lost) all.push_back(std::move(one));
+    return all;
+  }
+  [[nodiscard]] Span<const Parameter> places() const { return reducer_.places(); }
 
  private:
   static Span<const Parameter> checked(const Optimizer& optimizer, Span<const Parameter> parameters) {

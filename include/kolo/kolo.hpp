@@ -30,6 +30,7 @@
 #include <kolo/handle.hpp>
 #include <kolo/info.hpp>
 #include <kolo/log.hpp>
+#include <kolo/looking.hpp>
 #include <kolo/objects.hpp>
 #include <kolo/options.hpp>
 #include <kolo/point_to_point.hpp>

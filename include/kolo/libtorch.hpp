@@ -40,9 +40,12 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/context.hpp>
+#include <kolo/distributed_optimizer.hpp>
 #include <kolo/export.hpp>
 #include <kolo/handle.hpp>
+#include <kolo/loss_scaler.hpp>
 #include <kolo/options.hpp>
+#include <kolo/parameters.hpp>
 #include <kolo/sampler.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
@@ -129,6 +132,8 @@ struct DistributedOptimizerOptions {
   std::optional<DType> send_gradients_as;
   /// As that of `kolo::DistributedOptimizerOptions`.
   bool first_layers_first = false;
+  /// As that of `kolo::DistributedOptimizerOptions`.
+  Compression compression = Compression::none;
 
   KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
   KOLO_SETTER(DistributedOptimizerOptions, int, accumulation_steps)
@@ -137,6 +142,7 @@ struct DistributedOptimizerOptions {
   KOLO_SETTER(DistributedOptimizerOptions, bool, broadcast_buffers)
   KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
   KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
+  KOLO_SETTER(DistributedOptimizerOptions, Compression, compression)
 };
 
 /// Makes a `torch::optim::Optimizer` distributed: every gradient is reduced over all ranks before the optimizer steps,
@@ -211,6 +217,7 @@ class KOLO_API DistributedOptimizer {
 
    private:
     friend class DistributedOptimizer;
+    friend class ShardedOptimizer;
     explicit NoSync(std::shared_ptr<int> depth) noexcept;
     std::shared_ptr<int> depth_;
   };
@@ -225,6 +232,14 @@ class KOLO_API DistributedOptimizer {
   /// between steps; otherwise as the constructor.
   void rebuild();
 
+  /// The optimizer's state for `kolo::save_checkpoint`, `load_checkpoint` and `CheckpointWriter`, to be read or
+  /// overwritten: of SGD, Adam, AdamW, RMSprop or Adagrad (else `Error`, unsupported). "step" (int64), the tensors as
+  /// LibTorch names them ("exp_avg/<parameter>"), and numbers among the options ("options/<group>/lr"). What LibTorch
+  /// makes in the first step is made now, of zeros. Views are valid until the next step. With compression, which makes
+  /// it collective, what `GradientReducer::state` and `places` say, too.
+  [[nodiscard]] std::vector<NamedView> state();
+  [[nodiscard]] Span<const kolo::Parameter> places() const;
+
   /// How many of this step's gradients have been submitted, and how many of those have been reduced.
   [[nodiscard]] std::size_t started() const;
   [[nodiscard]] std::size_t finished() const;
@@ -234,6 +249,165 @@ class KOLO_API DistributedOptimizer {
   [[nodiscard]] Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Options of `ShardedOptimizer`; the same on every rank.
+struct ShardedOptimizerOptions {
+  /// How gradients are reduced.
+  DistributedOptimizerOptions reduction;
+  /// ZeRO's stage. 0: every rank keeps all of the optimizer's state. 1: its share. 2: its share of the gradients, too:
+  /// each is freed as soon as it has been reduced, and `parameter.grad()` is undefined after a step. Stage 1 is faster
+  /// inside a node, for its gradients are reduced where they lie.
+  int stage = 1;
+  /// If set: before every step all gradients are multiplied by max_norm / (norm + 1e-6), where that is below 1.
+  std::optional<double> max_norm;
+  /// Of parameters that have 16 bits the optimizer steps copies in float32, with gradients in float32.
+  bool master_weights = false;
+
+  KOLO_SETTER(ShardedOptimizerOptions, DistributedOptimizerOptions, reduction)
+  KOLO_SETTER(ShardedOptimizerOptions, int, stage)
+  KOLO_SETTER(ShardedOptimizerOptions, double, max_norm)
+  KOLO_SETTER(ShardedOptimizerOptions, bool, master_weights)
+};
+
+/// An optimizer of LibTorch's whose state is shared among the ranks (`kolo::ShardedOptimizer` says how):
+///
+///     kolo::libtorch::broadcast_parameters(*model);
+///     kolo::libtorch::ShardedOptimizer optimizer(*model, [](const kolo::libtorch::NamedTensors& mine) {
+///       return std::make_unique<torch::optim::AdamW>(kolo::libtorch::tensors(mine), 1e-3);
+///     });
+///
+/// The loop is that of `DistributedOptimizer`, and what that says of gradients, errors, threads and destruction holds
+/// here. Weights are bitwise those of a `DistributedOptimizer` around the same optimizer (without `max_norm`).
+///
+/// What differs:
+/// - The function makes the optimizer, from this rank's pieces: one row each, under the parameter's name, so that
+///   groups can be made by name. A piece is a view; it must not be used after this object is gone. The optimizer must
+///   work element by element: SGD, Adam, AdamW, RMSprop, Adagrad.
+/// - After a reduction a rank has its own pieces of the gradients; the rest of their memory is undefined. So clip by
+///   `max_norm`.
+/// - A rank that has no more data calls `join()`, and not `kolo::join`.
+/// - Parameters lie in memory of the CPU without gaps, and stay where they are: a model that is moved, or given another
+///   type, needs a new optimizer. They are those that require a gradient when this is made.
+class KOLO_API ShardedOptimizer {
+ public:
+  using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(const NamedTensors& mine)>;
+
+  /// Collective, after the broadcast: all ranks must hold the same values. Throws `Error` as `DistributedOptimizer`:
+  /// unsupported for complex parameters and those on a device, too; and what `make` throws.
+  ShardedOptimizer(torch::nn::Module& module, const Make& make, const ShardedOptimizerOptions& options = {});
+  ShardedOptimizer(const NamedTensors& parameters, const Make& make, const ShardedOptimizerOptions& options = {});
+  ShardedOptimizer(const Group& group, torch::nn::Module& module, const Make& make,
+                   const ShardedOptimizerOptions& options = {});
+  ShardedOptimizer(const Group& group, const NamedTensors& parameters, const Make& make,
+                   const ShardedOptimizerOptions& options = {});
+  ShardedOptimizer(ShardedOptimizer&&) noexcept;
+  ShardedOptimizer& operator=(ShardedOptimizer&&) noexcept;
+  ~ShardedOptimizer();
+
+  /// As those of `DistributedOptimizer`.
+  void zero_grad(bool set_to_none = false);
+  void begin_micro_step(std::size_t samples);
+  bool step();
+  bool flush();
+  [[nodiscard]] DistributedOptimizer::NoSync no_sync();
+
+  /// `step()` where the loss was multiplied by `scaler.scale()`: see `kolo::DistributedOptimizer::step`. Returns
+  /// whether the optimizer has stepped.
+  bool step(LossScaler& scaler);
+  /// This rank is out of data: takes part in the others' steps, with nothing, until all ranks have joined. In stages 1
+  /// and 2.
+  void join();
+  /// The same where the others call `step(scaler)`.
+  void join(LossScaler& scaler);
+
+  /// The norm of all gradients before the last step clipped them; nothing with neither `max_norm` nor a scaler.
+  [[nodiscard]] std::optional<double> norm() const;
+  /// The optimizer that the function has made.
+  [[nodiscard]] torch::optim::Optimizer& optimizer() const;
+
+  /// For checkpoints: see `DistributedOptimizer::state`, whose names these are, and `kolo::ParameterShards`. A
+  /// checkpoint that one of the two has saved is read by the other (without `master_weights`), at any number of ranks.
+  [[nodiscard]] std::vector<NamedView> state();
+  [[nodiscard]] Span<const kolo::Parameter> places() const;
+
+  [[nodiscard]] std::size_t started() const;
+  [[nodiscard]] std::size_t finished() const;
+
+ private:
+  struct Impl;
+  [[nodiscard]] Impl& impl() const;
+  std::unique_ptr<Impl> impl_;
+};
+
+class Engine;
+
+/// Makes an engine: rank 0 reads the file; with fp16 or bf16 the module's floating-point parameters and buffers get
+/// that type; all ranks get rank 0's. Collective. Throws `Error`, on every rank: io if the file cannot be read;
+/// invalid_argument for a value that is wrong or contradicts another, and unsupported for a key or value that is not
+/// served (the sentence names the key by its path, and says what to do).
+[[nodiscard]] KOLO_API Engine initialize(const Group& group, torch::nn::Module& module, const std::string& config);
+
+/// DeepSpeed's loop, with a configuration as DeepSpeed reads it (docs/from-deepspeed.md has the keys):
+///
+///     auto engine = kolo::libtorch::initialize(*model, "ds_config.json");
+///     for (...) {
+///       engine.backward(loss_of(model, batch));  // a batch of engine.train_micro_batch_size_per_gpu() rows
+///       engine.step();
+///     }
+///
+/// Accumulation, loss scaling, clipping, the schedule of the learning rate and ZeRO follow from the configuration. One
+/// thread at a time. The module outlives it. Move-only; a moved-from object may be destroyed or assigned to.
+class KOLO_API Engine {
+ public:
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  /// The gradients of this rank's mean loss over a micro-batch, times the loss scale if there is one. Adds to those of
+  /// the micro-steps before it. Throws as `DistributedOptimizer`.
+  void backward(const at::Tensor& loss);
+  /// Ends the micro-step. The last one of a step steps the optimizer and the schedule, or skips both after an overflow,
+  /// and zeroes the gradients. Returns whether the optimizer has stepped.
+  bool step();
+  /// Whether the next `step()` ends a step.
+  [[nodiscard]] bool is_gradient_accumulation_boundary() const;
+  /// This rank is out of data: see `ShardedOptimizer::join`.
+  void join();
+
+  [[nodiscard]] int train_batch_size() const;
+  [[nodiscard]] int train_micro_batch_size_per_gpu() const;
+  [[nodiscard]] int gradient_accumulation_steps() const;
+  /// Steps so far, and those among them that were skipped.
+  [[nodiscard]] std::int64_t global_steps() const;
+  [[nodiscard]] std::int64_t skipped_steps() const;
+  [[nodiscard]] double learning_rate() const;
+  /// 1 without fp16.
+  [[nodiscard]] double loss_scale() const;
+  [[nodiscard]] ShardedOptimizer& optimizer() const;
+
+  /// `kolo::save_checkpoint` and `kolo::load_checkpoint` of the module's parameters and buffers, the optimizer, the
+  /// loss scale and the number of steps.
+  void save_checkpoint(const std::string& path) const;
+  void load_checkpoint(const std::string& path);
+
+ private:
+  friend Engine initialize(const Group& group, torch::nn::Module& module, const std::string& config);
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+[[nodiscard]] inline Engine initialize(torch::nn::Module& module, const std::string& config) {
+  return initialize(current_context(), module, config);
+}
+
+/// The tensors of a list, without their names.
+[[nodiscard]] KOLO_API std::vector<at::Tensor> tensors(const NamedTensors& list);
+
+/// Views of a module's parameters and buffers, for Kolo's calls that take a list: `kolo::save_checkpoint(path,
+/// kolo::libtorch::views(*model), optimizer)`. Valid as long as the tensors keep their memory, which must have no gaps
+/// (else `Error`, invalid_argument).
+[[nodiscard]] KOLO_API std::vector<kolo::Parameter> views(const torch::nn::Module& module);
 
 /// @name tensors
 /// Kolo's collectives on tensors. In-place calls take any tensor, views and strides included; asynchronous calls need a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shares an optimizer's state among the ranks: each keeps it for its piece of every parameter, steps that piece, and
-// gets the others' values by an all-gather. (ZeRO stages 1 and 2: Rajbhandari and others, "ZeRO: Memory Optimizations
+// gets the others' values by an all-gather. (ZeRO's stages 1 and 2: Rajbhandari and others, "ZeRO: Memory Optimizations
 // Toward Training Trillion Parameter Models", 2020.)
 //
 //     kolo::ShardedOptimizer optimizer(net.parameters(), [](kolo::Span<const kolo::Parameter> mine) {
@@ -14,6 +14,7 @@
 #define KOLO_SHARDED_OPTIMIZER_HPP
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -31,6 +32,9 @@
 namespace kolo {
 
 struct ShardedOptimizerOptions {
+  /// ZeRO's stage. 0: every rank keeps all of the state, and steps all parameters. 1: its share. 2: its share of the
+  /// gradients, too: each is given by `gradient_ready(i, memory)`, and its memory is free once it has been reduced.
+  int stage = 1;
   /// How gradients are reduced: by reduce-scatters, as "<name>/<parameter>". Values are gathered as
   /// "<name>/<parameter> (value)".
   DistributedOptimizerOptions reduction;
@@ -40,10 +44,15 @@ struct ShardedOptimizerOptions {
   /// Whether `step` returns before the other ranks' values have come. Then call `wait_parameter(i)` before the next
   /// forward pass reads parameter i.
   bool gather_late = false;
+  /// If set: the optimizer steps copies in float32 of values that have 16 bits (master weights), with gradients in
+  /// float32. This copies elements of one view to another of as many, rounding where it must.
+  std::function<void(const TensorView& from, const TensorView& to)> cast;
 
+  KOLO_SETTER(ShardedOptimizerOptions, int, stage)
   KOLO_SETTER(ShardedOptimizerOptions, DistributedOptimizerOptions, reduction)
   KOLO_SETTER(ShardedOptimizerOptions, double, max_norm)
   KOLO_SETTER(ShardedOptimizerOptions, bool, gather_late)
+  KOLO_SETTER(ShardedOptimizerOptions, std::function<void(const TensorView& from, const TensorView& to)>, cast)
 };
 
 /// The part of a `ShardedOptimizer` that knows no optimizer: gradients come in as pieces, and values go out. Use it to
@@ -51,8 +60,8 @@ struct ShardedOptimizerOptions {
 class KOLO_API ParameterShards {
  public:
   /// Throws `Error` as `GradientReducer` does, unsupported if a parameter with a gradient is not in memory of the CPU,
-  /// and invalid_argument for a max_norm that is not more than 0 or gradients that are neither float32 nor float64 with
-  /// one.
+  /// and invalid_argument for a stage that is not 0, 1 or 2, and for a max_norm that is not more than 0 or gradients
+  /// that are neither float32 nor float64 with one.
   ParameterShards(const Group& group, Span<const Parameter> parameters, const ShardedOptimizerOptions& options);
   ParameterShards(ParameterShards&&) noexcept;
   ParameterShards& operator=(ParameterShards&&) noexcept;
@@ -60,10 +69,16 @@ class KOLO_API ParameterShards {
 
   /// This rank's piece of each parameter that has a gradient, in the order of the list: value and gradient in one row,
   /// under the parameter's name. Where a parameter has fewer elements than there are ranks, some have none of it; such
-  /// a piece is left out.
+  /// a piece is left out. In stage 0 the whole parameters.
   [[nodiscard]] Span<const Parameter> pieces() const;
+  /// The pieces' places in the parameters' memory, in the same order: with `cast`, pieces of 16 bits are elsewhere.
+  /// In stage 0 `GradientReducer::places`.
+  [[nodiscard]] Span<const Parameter> places() const;
+  /// The copies in float32, to be saved or overwritten: "master/<parameter>". None without `cast`. And what
+  /// `GradientReducer::state` says.
+  [[nodiscard]] std::vector<NamedView> state();
   /// Gradients arrive in `pieces()`.
-  [[nodiscard]] GradientReducer& reducer();
+  [[nodiscard]] GradientReducer& reducer() const;
   /// Zeroes all gradients; between the micro-steps of one step it does nothing.
   void zero_grad();
   /// After the reduction, before the optimizer's own step: waits for the last step's values, divides the gradients by
@@ -97,7 +112,7 @@ class KOLO_API ParameterShards {
 /// - After a reduction a rank has its own pieces of the gradients; the rest of their memory is undefined. So clip by
 ///   `max_norm`.
 /// - A rank that has no more data calls `join()`, and not `kolo::join`.
-/// - Parameters lie in memory of the CPU. Gradients may lie in a `GradientArena`.
+/// - Parameters lie in memory of the CPU. Gradients may lie in a `GradientArena` (not in stage 2).
 template <class Optimizer>
 class ShardedOptimizer {
  public:
@@ -115,6 +130,15 @@ class ShardedOptimizer {
   void zero_grad() { shards_.zero_grad(); }
   void begin_micro_step(std::size_t samples) { shards_.reducer().begin_micro_step(samples); }
   void gradient_ready(std::size_t index) { shards_.reducer().gradient_ready(index); }
+  /// In stage 2: says where gradient `index` lies in this micro-step. With accumulation the memory holds the sum of the
+  /// micro-steps, and stays what it is from the first to the last of them.
+  void gradient_ready(std::size_t index, const TensorView& memory) {
+    shards_.reducer().place(index, memory);
+    shards_.reducer().gradient_ready(index);
+  }
+  /// In stage 2: whether the memory of gradient `index` may be freed: it has been reduced. All may once `step` returned
+  /// true.
+  [[nodiscard]] bool is_free(std::size_t index) const { return shards_.reducer().is_free(index); }
   bool synchronize() { return shards_.reducer().synchronize(); }
   bool step() { return shards_.reducer().finish_micro_step() && apply(); }
   bool step(std::size_t samples) {
@@ -146,6 +170,15 @@ class ShardedOptimizer {
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
   /// This rank's pieces, which `optimizer()` steps.
   [[nodiscard]] Span<const Parameter> pieces() const { return shards_.pieces(); }
+  /// See `ParameterShards`.
+  [[nodiscard]] Span<const Parameter> places() const { return shards_.places(); }
+  /// For checkpoints: waits for all values; the optimizer's state (`optimizer().state()`) and `ParameterShards::state`.
+  [[nodiscard]] std::vector<NamedView> state() {
+    shards_.wait_parameters();
+    std::vector<NamedView> all = optimizer_.state(), masters = shards_.state();
+    for (NamedView& one : masters) all.push_back(std::move(one));
+    return all;
+  }
 
  private:
   bool apply(LossScaler* scaler = nullptr) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@
 #include "data/cpu/routes.hpp"
 #include "data/cpu/small.hpp"
 #include "data/kernels/past_cache.hpp"
+#include "recorder/directory.hpp"
+#include "recorder/process.hpp"
 #include "transport/shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/cuda_backend.hpp"
@@ -63,6 +66,7 @@ constexpr std::size_t kRings = 1;
 struct Agreement {
   base::Settings settings;
   std::string job_key;
+  std::string job;            // its name for a person; another rank's text
   std::vector<int> machines;  // by rank
   std::vector<std::string> warnings;
 };
@@ -78,15 +82,15 @@ Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
     if (!wanted.empty()) tcp::select_addresses(tcp::local_addresses(), wanted);
     const data::cpu::RouteTable check(agreed.settings.routes);
     const bool root = bootstrap.rank() == 0;
-    return base::join_fields({KOLO_VERSION_STRING, base::machine_name(),
-                              root ? base::hex_of(base::random_word()) : std::string(),
-                              root ? base::encode_shared(agreed.settings) : std::string()});
+    return base::join_fields(
+        {KOLO_VERSION_STRING, base::machine_name(), root ? base::hex_of(base::random_word()) : std::string(),
+         root ? base::encode_shared(agreed.settings) : std::string(), root ? recorder::new_job() : std::string()});
   });
   std::vector<std::string> machines;
   std::vector<std::string> of_root;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::vector<std::string> fields = base::split_fields(all[rank]);
-    if (fields.size() != 4 || fields[0] != KOLO_VERSION_STRING) {
+    if (fields.size() != 5 || fields[0] != KOLO_VERSION_STRING) {
       throw Error(ErrorCode::transport, "rank " + std::to_string(rank) + " runs Kolo " +
                                             (fields.empty() ? "of another release" : fields[0]) + ", rank " +
                                             std::to_string(bootstrap.rank()) +
@@ -97,6 +101,7 @@ Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
   }
   agreed.machines = core::number_machines(machines);
   agreed.job_key = bootstrap.key_from(of_root[2]);
+  agreed.job = of_root[4];
   const std::map<std::string, base::SettingSource, std::less<>> chosen_here = agreed.settings.sources;
   for (const base::DifferingSetting& setting : base::adopt_shared(agreed.settings, of_root[3])) {
     if (chosen_here.count(setting.name) == 0) continue;  // no warning: this rank had the default
@@ -122,6 +127,31 @@ std::shared_ptr<base::Logger> make_logger(const base::Settings& settings, const 
     }
   }
   return logger;
+}
+
+/// The recorder of this rank; one that records nothing if it is off, or has no place. The first rank of a node says so,
+/// and removes old jobs.
+std::shared_ptr<recorder::Recorder> make_recorder(const engine::EngineParts& parts, const std::string& job) {
+  const std::string& setting = parts.settings.recorder;
+  const core::Topology& topology = parts.topology;
+  if (recorder::is_off(setting)) return std::make_shared<recorder::Recorder>();
+  const std::string directory = recorder::directory_of(setting, base::process_environment());
+  recorder::Identity identity{job, topology.rank, topology.size, topology.node, {}, recorder::host_name()};
+  identity.nodes.resize(static_cast<std::size_t>(topology.size));
+  for (std::size_t node = 0; node < topology.nodes.size(); ++node) {
+    for (const int rank : topology.nodes[node]) identity.nodes[static_cast<std::size_t>(rank)] = static_cast<int>(node);
+  }
+  try {
+    const std::string file = recorder::file_for(directory, job, topology.rank);  // refuses others' directories
+    if (topology.is_leader()) recorder::remove_old(directory);
+    return std::make_shared<recorder::Recorder>(file, identity);
+  } catch (const Error& error) {
+    if (topology.is_leader()) {
+      KOLO_LOG(*parts.logger, warning) << "nothing is recorded for kolo-why (KOLO_RECORDER): "
+                                       << error.status().message();
+    }
+    return std::make_shared<recorder::Recorder>();
+  }
 }
 
 std::string encode_cpus(const std::vector<int>& cpus) {
@@ -187,20 +217,39 @@ class Assembly {
     parts_.logger = make_logger(parts_.settings, options, bootstrap.rank(), agreed.warnings);
     parts_.topology =
         core::make_topology(bootstrap.rank(), agreed.machines, static_cast<int>(parts_.settings.ranks_per_node));
+    parts_.recorder = recorder_ = make_recorder(parts_, agreed.job);
     job_key_ = std::move(agreed.job_key);
     machines_ = std::move(agreed.machines);
     patience_ = base::from_seconds(parts_.settings.connect_timeout_s);
   }
 
-  /// Used once.
+  /// Used once. The recorder is told of an error.
   std::shared_ptr<detail::ContextImpl> start(std::unique_ptr<bootstrap::Bootstrap>&& bootstrap) {
+    try {
+      return start_in_steps(std::move(bootstrap));
+    } catch (const Error& error) {
+      recorder_->at(base::now());
+      recorder_->record(recorder::Kind::fault, 0, 0, 0, 0, static_cast<std::uint8_t>(error.code()));
+      recorder_->sentence(error.status().message());
+      recorder_->set_state(recorder::State::faulted);
+      throw;
+    }
+  }
+
+ private:
+  std::shared_ptr<detail::ContextImpl> start_in_steps(std::unique_ptr<bootstrap::Bootstrap>&& bootstrap) {
+    begin_step("addresses");
     introduce();
+    begin_step("shared memory");
     parts_.layout = engine::node_layout(parts_.settings, parts_.topology,
                                         shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)),
                                         kRings, routes_->longest_small(parts_.topology.local_size()));
     parts_.link = bootstrap_.join_node(parts_.topology, parts_.layout.bytes(), job_key_, patience_);
+    begin_step("distances of CPUs");
     find_distances();
+    begin_step("connections");
     connect();
+    begin_step("engine");
     const std::shared_ptr<transport::NodeLink> link = parts_.link;
     // Made before the engine, which may close these descriptors.
     auto connections = std::make_unique<const ClosedInChildren>(list_connections());
@@ -218,13 +267,21 @@ class Assembly {
       tell(*engine, bootstrap_, carrier_, reads_peers_);
       return {};
     });
+    recorder_->at(base::now());
+    recorder_->record(recorder::Kind::started, 0, 0);
+    recorder_->set_state(recorder::State::running);
     engine->begin();
     bootstrap->close();
-    return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_,
-                                                 std::move(connections), carrier_, describe_routes());
+    auto impl = std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_,
+                                                      std::move(connections), carrier_, describe_routes());
+    impl->know_machines(std::move(machines_));
+    return impl;
   }
 
- private:
+  void begin_step(std::string_view step) {
+    recorder_->at(base::now());
+    recorder_->record(recorder::Kind::start_step, 0, recorder_->text(step));
+  }
   /// A line a collective.
   [[nodiscard]] std::string describe_routes() const {
     std::string text;
@@ -412,6 +469,7 @@ class Assembly {
   bootstrap::Bootstrap& bootstrap_;
   const std::shared_ptr<transport::Regions> regions_;
   engine::EngineParts parts_;
+  std::shared_ptr<recorder::Recorder> recorder_;  // that of the parts
   std::string job_key_;
   std::vector<int> machines_;               // by rank
   std::vector<std::string> announcements_;  // by rank; empty for ranks that are no leaders

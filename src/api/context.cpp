@@ -2,6 +2,7 @@
 //
 // Contexts, the one that belongs to the process, and the one that is bound to a thread.
 #include <kolo/context.hpp>
+#include <kolo/looking.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -163,6 +164,17 @@ bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
   return true;
 }
 
+/// The timeline of KOLO_TIMELINE. A job goes on without one.
+void begin_timeline(Context& context, const engine::Engine& engine) noexcept {
+  if (engine.settings().timeline.empty()) return;
+  try {
+    start_timeline(context, engine.settings().timeline);
+  } catch (const std::exception& error) {
+    if (engine.topology().is_leader())
+      engine.logger().write(LogLevel::warning, std::string("there is no timeline (KOLO_TIMELINE): ") + error.what());
+  }
+}
+
 /// The end of a context by its destructor.
 void end_by_destructor(std::shared_ptr<detail::ContextImpl> impl, const std::string& reason) noexcept {
   if (impl->is_inherited()) {
@@ -228,6 +240,7 @@ void detail::ContextImpl::close(const std::string& reason, bool hurry) noexcept 
     engine_->logger().write(LogLevel::error, std::string("shutdown failed: ") + error.what());
   }
   forget_connections();
+  set_timeline(nullptr);
 }
 
 Context::Context() : Context(Options{}) {}
@@ -243,10 +256,13 @@ Context::Context(Bootstrap bootstrap, const Options& options)
     throw Error(ErrorCode::invalid_argument, "this bootstrap has made a context already; make another one");
   }
   world_.context_ = api::assemble(std::move(holder->bootstrap), options);
+  begin_timeline(*this, impl().engine());
 }
 
 Context::Context(std::shared_ptr<detail::ContextImpl> impl) noexcept
-    : world_(std::move(impl)), exceptions_at_birth_(std::uncaught_exceptions()) {}
+    : world_(std::move(impl)), exceptions_at_birth_(std::uncaught_exceptions()) {
+  begin_timeline(*this, this->impl().engine());
+}
 
 Context::Context(Context&& other) noexcept
     : world_(std::move(other.world_.context_)), exceptions_at_birth_(other.exceptions_at_birth_) {}
@@ -272,6 +288,7 @@ void Context::shutdown() {
   detail::ContextImpl& its = impl();
   its.engine().shutdown();
   its.forget_connections();
+  its.set_timeline(nullptr);
   process().note_end(its);
 }
 

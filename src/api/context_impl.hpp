@@ -6,13 +6,16 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <kolo/context.hpp>
 
 #include "api/forks.hpp"
+#include "base/mutex.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/engine.hpp"
 #include "engine/set_state.hpp"
+#include "timeline/timeline.hpp"
 #include "transport/node_link.hpp"
 #include "transport/regions.hpp"
 
@@ -83,6 +86,11 @@ class ContextImpl {
   [[nodiscard]] bool is_inherited() const noexcept { return !origin_.is_here(); }
   /// Notes that the context was made through the launcher's MPI, whose finalisation depends on how it ends.
   void belong_to_job() noexcept { of_job_ = true; }
+  /// By rank: the number of its machine. Once, after the start.
+  void know_machines(std::vector<int> machines) { machines_ = std::move(machines); }
+  [[nodiscard]] const std::vector<int>& machines() const noexcept { return machines_; }
+  /// Of this rank; null: none. A lock of its own.
+  void set_timeline(std::shared_ptr<timeline::Timeline> timeline);
   [[nodiscard]] bool of_job() const noexcept { return of_job_; }
 
  private:
@@ -95,6 +103,9 @@ class ContextImpl {
   const std::string carrier_;
   const std::string routes_;
   bool of_job_ = false;
+  std::vector<int> machines_;
+  base::Mutex timeline_mutex_;
+  std::shared_ptr<timeline::Timeline> timeline_ KOLO_GUARDED_BY(timeline_mutex_);
 };
 
 }  // namespace kolo::detail

@@ -7,6 +7,7 @@
 
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
+#include "api/nan_check.hpp"
 #include "api/submit.hpp"
 
 namespace kolo {
@@ -44,6 +45,7 @@ class Prepared::Impl {
   Handle start() {
     origin_.check();
     engine_->check_usable();
+    if (engine_->settings().check_nan) check_values();
     entry_.table.claim_held(entry_);
     if (!engine::try_reuse(operation_)) renew();
     if (entry_.signature != signature_) entry_.signature = signature_;
@@ -53,6 +55,13 @@ class Prepared::Impl {
   }
 
  private:
+  void check_values() const {
+    for (std::size_t i = 0; i < buffers_.size() && device_.kind == DeviceKind::cpu; ++i) {
+      const core::TensorSignature& tensor = signature_->tensors[i];
+      const std::string& name = signature_->names.size() == buffers_.size() ? signature_->names[i] : entry_.name;
+      api::refuse_nan(*engine_, signature_->kind, name, {buffers_[i].input, tensor.dtype, Shape{buffers_[i].elements}});
+    }
+  }
   void record() {
     try {
       operation_->ready = api::record(*engine_, device_, streams_);
@@ -76,6 +85,7 @@ class Prepared::Impl {
       throw;
     }
     operation_->entry = &entry_;
+    operation_->name_hash = entry_.hash;
     operation_->signature = signature_;
     operation_->timeout = timeout_;
   }

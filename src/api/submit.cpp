@@ -7,6 +7,7 @@
 
 #include "api/checks.hpp"
 #include "api/context_impl.hpp"
+#include "api/nan_check.hpp"
 #include "core/device_place.hpp"
 
 namespace kolo::api {
@@ -119,6 +120,7 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
   auto operation = std::make_shared<detail::HandleState>();
   fill(engine, *operation, request);
   operation->entry = &entry;
+  operation->name_hash = entry.hash;
   if (!known) entry.signature = entry.table.share(std::move(request.signature));
   operation->signature = entry.signature;
   return operation;
@@ -299,12 +301,14 @@ std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group
   if (!is_plain(call.parts())) {
     Request request = make_request(set, name, call);
     check_usable(engine, waits);
+    check_for_nan(engine, name, call.parts());
     prepare_device(group, name, request);
     Claim claim(set.names.claim(name));
     return submit(engine, claim, make_operation(engine, claim, std::move(request)), waits);
   }
   const Plain plain = check_plain(set, name, call.parts());
   check_usable(engine, waits);
+  check_for_nan(engine, name, call.parts());
   Claim claim(set.names.claim(name));
   engine::Entry& entry = claim.entry();
   if (!entry.signature || !is_same(*entry.signature, plain)) {
@@ -315,6 +319,7 @@ std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group
     entry.last->entry = &entry;
   }
   std::shared_ptr<detail::HandleState> operation = entry.last;
+  operation->name_hash = entry.hash;
   if (operation->signature != entry.signature) operation->signature = entry.signature;
   set_call(*operation, plain);
   return submit(engine, claim, std::move(operation), waits);
@@ -327,6 +332,7 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
   if (is_plain(call.parts())) {
     const Plain plain = check_plain(set, {}, call.parts());
     engine.check_usable();
+    check_for_nan(engine, {}, call.parts());
     operation = set.sequence.take();
     if (!operation->signature || !is_same(*operation->signature, plain)) {
       operation->signature = set.names.share(make_request(set, {}, call).signature);
@@ -335,6 +341,7 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
   } else {
     Request request = make_request(set, {}, call);
     engine.check_usable();
+    check_for_nan(engine, {}, call.parts());
     prepare_device(group, {}, request);
     operation = make_call(engine, set, std::move(request));
   }
@@ -354,6 +361,7 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   if (is_plain(parts) && !parts.send_as) {
     const Plain plain = check_plain(set, {}, parts);
     check_usable(engine, true);
+    check_for_nan(engine, {}, parts);
     BlockingCall reserved(engine, set);
     engine.check_usable();  // the wait for the reservation may have been long
     if (reserved.take_shortcut(small_call(plain))) return;
@@ -361,6 +369,7 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   }
   Request request = make_request(set, {}, call);
   check_usable(engine, true);
+  check_for_nan(engine, {}, parts);
   prepare_device(group, {}, request);
   if (!may_avoid_log(request)) {
     const auto operation = make_call(engine, set, std::move(request));

@@ -81,4 +81,22 @@ std::string escaped(std::string_view text) {
                       : escape_beginning(text, text.size());
 }
 
+std::string quoted_json(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string json = "\"";
+  for (std::size_t at = 0; at < text.size();) {
+    const unsigned byte = byte_at(text, at);
+    const bool is_plain = byte >= 0x20U && byte < 0x7fU;
+    const std::size_t length = is_plain ? 1 : character_at(text, at);
+    if (byte == '"' || byte == '\\') json += '\\';
+    if (length > 0) {
+      json += text.substr(at, length);
+    } else {
+      json += {'\\', 'u', '0', '0', kDigits[byte >> 4U], kDigits[byte & 15U]};
+    }
+    at += length > 0 ? length : 1;
+  }
+  return json + '"';
+}
+
 }  // namespace kolo::base

@@ -21,4 +21,7 @@ std::string quoted(std::string_view text, std::size_t differs_at);
 /// The same without quotes around it, for text that is part of a longer word: DistributedOptimizer(gradients).
 std::string escaped(std::string_view text);
 
+/// The text as a string of JSON, whole. A byte that is part of no UTF-8 becomes the character of its number.
+std::string quoted_json(std::string_view text);
+
 }  // namespace kolo::base

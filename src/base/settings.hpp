@@ -73,6 +73,9 @@ struct Settings {
   bool share_device = false;
   std::int64_t gpu_memory_limit_bytes = 0;
   bool log_placement = false;
+  std::string recorder;
+  std::string timeline;
+  bool check_nan = false;
 
   /// Where each value came from, by variable; a variable that is not here has its default.
   std::map<std::string, SettingSource, std::less<>> sources;

@@ -2,7 +2,6 @@
 //
 // Lists, as JSON.
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,27 +9,13 @@
 #include <kolo/info.hpp>
 #include <kolo/kolo.h>
 
+#include "base/quote.hpp"
 #include "c/arguments.hpp"
 #include "c/guard.hpp"
 #include "c/results.hpp"
 
 namespace kolo::c {
 namespace {
-
-std::string text(std::string_view value) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string quoted = "\"";
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') quoted += '\\';
-    if (byte >= 0x20) {
-      quoted += c;
-    } else {
-      quoted += {'\\', 'u', '0', '0', digits[byte >> 4U], digits[byte & 15U]};
-    }
-  }
-  return quoted + '"';
-}
 
 /// Names, and values that are JSON already.
 using Fields = std::vector<std::pair<const char*, std::string>>;
@@ -49,18 +34,22 @@ std::string array(const List& list, const FieldsOf& fields_of) {
 }
 
 Fields fields_of_setting(const Setting& setting) {
-  return {{"name", text(setting.name)},     {"value", text(setting.value)}, {"default", text(setting.default_value)},
-          {"source", text(setting.source)}, {"range", text(setting.range)}, {"help", text(setting.help)}};
+  return {{"name", base::quoted_json(setting.name)},
+          {"value", base::quoted_json(setting.value)},
+          {"default", base::quoted_json(setting.default_value)},
+          {"source", base::quoted_json(setting.source)},
+          {"range", base::quoted_json(setting.range)},
+          {"help", base::quoted_json(setting.help)}};
 }
 
 Fields fields_of_device(const DeviceInfo& device) {
   return {{"machine_number", std::to_string(device.machine_number)},
           {"process_number", device.process_number ? std::to_string(*device.process_number) : "null"},
-          {"name", text(device.name)},
-          {"uuid", text(device.uuid)},
+          {"name", base::quoted_json(device.name)},
+          {"uuid", base::quoted_json(device.uuid)},
           {"memory_bytes", std::to_string(device.memory_bytes)},
           {"free_bytes", std::to_string(device.free_bytes)},
-          {"driver", text(device.driver)}};
+          {"driver", base::quoted_json(device.driver)}};
 }
 
 }  // namespace

@@ -27,14 +27,18 @@ std::string bits_of(const TensorView& view) {
   return " = 0x" + text;
 }
 
-/// The parameter whose state this is, of "<kind>/<parameter>"; the longest name that fits.
-const Parameter* owner_of(const NamedView& state, const std::map<std::string_view, const Parameter*>& pieces) {
-  const std::string_view name = state.name;
-  for (std::size_t slash = name.find('/'); slash != std::string_view::npos; slash = name.find('/', slash + 1)) {
-    const auto found = pieces.find(name.substr(slash + 1));
-    if (found != pieces.end() && found->second->value.elements() == state.view.elements()) return found->second;
+using ByName = std::map<std::string_view, const Parameter*>;
+
+/// The one that is named so, or by what stands behind a '/'; the longest name that `fits`.
+template <class Fits>
+const Parameter* find_by_ending(std::string_view name, const ByName& list, const Fits& fits) {
+  while (true) {
+    const auto found = list.find(name);
+    if (found != list.end() && fits(*found->second)) return found->second;
+    const std::size_t slash = name.find('/');
+    if (slash == std::string_view::npos) return nullptr;
+    name.remove_prefix(slash + 1);
   }
-  return nullptr;
 }
 
 }  // namespace
@@ -108,7 +112,7 @@ detail::CheckpointEntries detail::checkpoint_entries(Span<const Parameter> param
   const auto add = [&](const std::string& prefix, const std::string& name, const TensorView& view) {
     entries.push_back({prefix + name, view, view.shape(), std::nullopt});
   };
-  std::map<std::string_view, const Parameter*> wholes, parts;
+  checkpoint::ByName wholes, parts;
   for (const Parameter& parameter : parameters) {
     add("parameters/", parameter.name, parameter.value);
     wholes.emplace(parameter.name, &parameter);
@@ -117,10 +121,14 @@ detail::CheckpointEntries detail::checkpoint_entries(Span<const Parameter> param
   for (const NamedView& one : state) {
     if (one.view.elements() == 0) continue;  // a sharded optimizer has no piece of it, a replicated one does
     add("optimizer/", one.name, one.view);
-    const Parameter* const piece = checkpoint::owner_of(one, parts);
-    const auto whole = piece == nullptr ? wholes.end() : wholes.find(piece->name);
-    if (whole == wholes.end()) continue;
-    const TensorView& value = whole->second->value;
+    if (one.name.find('/') == std::string::npos) continue;  // of all parameters
+    const Parameter* const piece = checkpoint::find_by_ending(
+        one.name, parts, [&](const Parameter& part) { return part.value.elements() == one.view.elements(); });
+    if (piece == nullptr) continue;
+    const Parameter* const whole =
+        checkpoint::find_by_ending(piece->name, wholes, [](const Parameter&) { return true; });
+    if (whole == nullptr) continue;
+    const TensorView& value = whole->value;
     entries.back().shape = value.shape();
     entries.back().first = (static_cast<const char*>(piece->value.data()) - static_cast<const char*>(value.data())) /
                            static_cast<std::int64_t>(size_of(value.dtype()));

@@ -24,6 +24,24 @@ bool is_of_world_sequence(const control::UpMessage& message) noexcept {
   return grown != nullptr && grown->set == core::kGlobalSet;
 }
 
+/// What the log says of ranks.
+void record_entry(recorder::Recorder& recorder, const control::LogEntry& entry) {
+  using recorder::Kind;
+  if (const auto* const left = std::get_if<control::RankDeparted>(&entry))
+    recorder.record(Kind::rank_left, 0, 0, 0, static_cast<std::uint32_t>(left->rank));
+  if (const auto* const fault = std::get_if<control::Faulted>(&entry))
+    recorder.record(Kind::blamed, 0, 0, 0, static_cast<std::uint32_t>(fault->rank));
+}
+
+std::vector<std::int32_t> ascending(std::vector<std::int32_t> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::uint32_t bytes_of(const Operation& operation) {
+  return recorder::saturated(static_cast<std::uint64_t>(operation.bytes()));
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- submissions
@@ -87,11 +105,20 @@ void ControlLoop::admit(OperationPtr&& operation, FoundCalls& found, base::Time 
   if (entry.sequence != nullptr) return admit_call(std::move(operation), found, now);
   if (!take_in(*operation, entry.set == core::kGlobalSet, now)) return;
   if (engine_.sets.joins.any() && engine_.sets.joins.find(entry.set) != nullptr) return refuse_absent(*operation);
-  if (!entry.slot) engine_.sets.entries.add(entry, engine_.participant.open(entry.set, entry.name));
+  if (!entry.slot) {
+    engine_.sets.entries.add(entry, engine_.participant.open(entry.set, entry.name));
+    engine_.recorder->text(entry.hash, entry.name);
+  }
   entry.operation = std::move(operation);
   if (engine_.deferred.logs(LogLevel::trace))
     engine_.deferred.log(LogLevel::trace, "submitted: " + record_of(*entry.operation));
-  engine_.participant.submit(*entry.slot, entry.operation->signature);
+  const Operation& one = *entry.operation;
+  engine_.participant.submit(*entry.slot, one.signature);
+  if (engine_.recorder->is_on()) {
+    engine_.recorder->record(recorder::Kind::submitted, entry.set, entry.hash,
+                             recorder::saturated(engine_.participant.round_of(*entry.slot)), bytes_of(one),
+                             static_cast<std::uint8_t>(one.signature->kind));
+  }
 }
 
 /// A request whose entry has a number only while it is open.
@@ -101,6 +128,9 @@ void ControlLoop::ask_for_set(OperationPtr operation, base::Time now) {
   Entry& entry = *operation->entry;
   const core::Signature& signature = *operation->signature;
   engine_.sets.entries.add_for_once(entry, engine_.participant.ask_for_set(signature.ranks, signature.names.front()));
+  engine_.recorder->text(entry.hash, control::group_of(signature.names.front(), ascending(signature.ranks)));
+  engine_.recorder->record(recorder::Kind::submitted, entry.set, entry.hash, 1, 0,
+                           static_cast<std::uint8_t>(signature.kind));
   entry.operation = std::move(operation);
 }
 
@@ -109,6 +139,8 @@ void ControlLoop::admit_call(OperationPtr&& operation, FoundCalls& found, base::
   if (!take_in(one, false, now)) return;
   if (one.call == 0) return refuse_absent(one);
   const core::SetId set = one.entry->set;
+  engine_.recorder->record(recorder::Kind::called, set, 0, recorder::saturated(one.call), bytes_of(one),
+                           static_cast<std::uint8_t>(one.signature->kind));
   engine_.sets.sequence_of(set).push(std::move(operation));
   if (!found.is_one_more(one)) {
     tell(found);
@@ -129,6 +161,7 @@ void ControlLoop::tell(FoundCalls& found) {
 void ControlLoop::begin_join(OperationPtr operation, bool counts, base::Time now) {
   const core::SetId set = operation->entry->set;
   if (!take_in(*operation, set == core::kGlobalSet, now)) return;
+  engine_.recorder->record(recorder::Kind::join_begun, set, 0);
   const control::SlotId slot = engine_.participant.join(set, operation->call, counts);
   engine_.sets.joins.add(set, slot, std::move(operation));
 }
@@ -148,11 +181,15 @@ void ControlLoop::refuse_absent(Operation& operation) {
 void ControlLoop::end_step(core::SetId set) {
   if ((set != core::kGlobalSet && engine_.ending.is_leaving()) || engine_.sets.joins.find(set) != nullptr) return;
   engine_.participant.end_step(set);
-  if (set == core::kGlobalSet) engine_.tally.end_step();
+  if (set != core::kGlobalSet) return;
+  engine_.tally.end_step();
+  engine_.recorder->record(recorder::Kind::step_ended, 0, 0, 0, recorder::saturated(engine_.tally.steps));
 }
 
 void ControlLoop::leave() {
   engine_.ending.leave();
+  engine_.recorder->record(recorder::Kind::leaving, 0, 0);
+  engine_.recorder->set_state(recorder::State::leaving);
   engine_.sets.close_shortcuts();  // later calls fail on this rank alone
   for (const auto& [set, last] : engine_.sets.avoided()) engine_.participant.pass(set, last);
   engine_.participant.leave();
@@ -233,6 +270,7 @@ bool ControlLoop::read_log() {
     engine_.tally.log_bytes += bytes.size();
     const control::LogEntry entry = control::decode_log(bytes);
     if (engine_.deferred.logs(LogLevel::info)) record_plans(entry);
+    record_entry(*engine_.recorder, entry);
     engine_.participant.on_log(entry, actions_);  // refuses what no log can hold
     engine_.sets.on_log(entry);
     if (!engine_.participant.departed().empty()) {
@@ -355,6 +393,8 @@ void ControlLoop::on(const control::SetMade& made) {
   const OperationPtr operation = std::move(engine_.sets.entries[made.slot].operation);
   Sets::Made set = engine_.sets.make(made.set, made.members, operation->signature->names.front());
   const core::Topology& topology = set.state->topology;
+  engine_.recorder->add_set(made.set, set.state->serial, set.state->words, set.state->members);
+  engine_.recorder->record(recorder::Kind::group_made, made.set, operation->name_hash);
   engine_.executor.add_set(made.set, std::move(set.plane), topology.size);
   engine_.messenger.on_set(set.state->serial);
   if (engine_.device != nullptr) {
@@ -368,6 +408,7 @@ void ControlLoop::on(const control::SetMade& made) {
 void ControlLoop::on(const control::JoinDone& done) {
   SetState& set = engine_.sets.state_of(done.set);
   const OperationPtr operation = engine_.sets.joins.take(done.set);
+  engine_.recorder->record(recorder::Kind::join_ended, done.set, 0);
   set.sequence.go_on_from(done.calls);
   if (done.status.ok()) {
     engine_.sets.reopen(set);
@@ -388,6 +429,7 @@ void ControlLoop::on_death(int local_rank) {
   read_log();
   const int rank =
       engine_.topology.nodes[static_cast<std::size_t>(engine_.topology.node)][static_cast<std::size_t>(local_rank)];
+  engine_.recorder->record(recorder::Kind::death_seen, 0, 0, 0, static_cast<std::uint32_t>(rank));
   if (engine_.participant.has_departed(rank)) {  // whose part in what is still open here is done
     while (!engine_.ending.is_closed() && !engine_.ending.faulted() && execution_.move(base::now())) {
     }
@@ -416,8 +458,10 @@ bool ControlLoop::judge_losses() {
   };
   const auto told = std::stable_partition(losses.begin(), losses.end(), may_have_departed);
   const bool is_any = told != losses.end();
-  for (auto loss = told; loss != losses.end(); ++loss)
+  for (auto loss = told; loss != losses.end(); ++loss) {
+    engine_.recorder->record(recorder::Kind::death_seen, 0, 0, 0, static_cast<std::uint32_t>(loss->rank));
     engine_.ending.announce_loss(loss->rank, ErrorCode::rank_lost, loss->reason);
+  }
   losses.erase(told, losses.end());
   return is_any;
 }
@@ -426,6 +470,7 @@ bool ControlLoop::judge_losses() {
 /// Operations that are not in the log will never run.
 void ControlLoop::close_log() {
   engine_.open.waiters.note_change();  // a peer's end closes it outside a pass, too
+  engine_.recorder->record(recorder::Kind::closed, 0, 0);
   engine_.sets.close_shortcuts();
   if (engine_.ending.is_leaving()) {
     engine_.ending.close(Status(ErrorCode::shut_down, "the job was shut down"));

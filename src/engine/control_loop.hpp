@@ -77,6 +77,8 @@ class ControlLoop {
   void on(const control::SetMade& made) KOLO_REQUIRES(kDriving);
   void on(const control::SetGone& gone) KOLO_REQUIRES(kDriving) {
     execution_.remove_set(gone.set);
+    engine_.recorder->remove_set(gone.set);
+    engine_.recorder->record(recorder::Kind::group_gone, gone.set, 0);
     engine_.messenger.on_set_gone(engine_.sets.forget(gone.set));
   }
   void on(const control::JoinDone& done) KOLO_REQUIRES(kDriving);

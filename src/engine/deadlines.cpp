@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/hash.hpp"
 #include "control/sentences.hpp"
 #include "engine/name_table.hpp"
 
@@ -32,6 +33,7 @@ void Deadlines::check(Operation& operation, base::Time now) {
   }
   if (!operation.waiting.overdue && now >= operation.waiting.deadline) {
     operation.waiting.overdue = true;
+    record(recorder::Kind::overdue, operation);
     operation.latch_at = now + patience;
     report_overdue(operation, now);
   } else if (operation.waiting.overdue && !operation.waiting.reminded && now >= operation.latch_at - patience / 2) {
@@ -40,6 +42,7 @@ void Deadlines::check(Operation& operation, base::Time now) {
     report_overdue(operation, now);
   } else if (now >= warn_at && !operation.waiting.warned) {
     operation.waiting.warned = true;
+    record(recorder::Kind::warned, operation);
     if (operation.entry->sequence != nullptr) {
       report_call(operation, waited, false);
     } else if (const auto slot = slot_of(operation)) {
@@ -51,6 +54,13 @@ void Deadlines::check(Operation& operation, base::Time now) {
     due = operation.waiting.reminded ? operation.latch_at : operation.latch_at - patience / 2;
   }
   engine_.open.due_at(operation.waiting.warned ? due : std::min(due, warn_at));
+}
+
+void Deadlines::record(recorder::Kind kind, const Operation& operation) {
+  const Entry& entry = *operation.entry;
+  const core::Round round =
+      entry.sequence == nullptr && entry.slot ? engine_.participant.round_of(*entry.slot) : operation.call;
+  engine_.recorder->record(kind, entry.set, operation.name_hash, recorder::saturated(round));
 }
 
 /// Its deadline has passed.
@@ -137,6 +147,10 @@ void Deadlines::answer_all() {
     control::Answer& answer = query.answer;
     if (!engine_.ending.faulted()) engine_.executor.account(answer);
     if (!answer.submitted) answer.wait = oldest_wait();
+    engine_.recorder->record(recorder::Kind::answered, 0, 0, 0, answer.submitted ? 1 : 0,
+                             static_cast<std::uint8_t>(answer.doing));
+    for (const std::int32_t rank : answer.awaited)
+      engine_.recorder->record(recorder::Kind::awaits, 0, 0, 0, static_cast<std::uint32_t>(rank));
     engine_.participant.answer(std::move(answer));
   }
 }
@@ -159,6 +173,10 @@ bool Deadlines::concerns(const control::Stalled& stall, const Operation& operati
 }
 
 void Deadlines::report(const control::Stalled& stall) {
+  for (const std::int32_t rank : stall.missing) {
+    engine_.recorder->record(recorder::Kind::late, stall.set, base::hash_string(stall.name),
+                             recorder::saturated(stall.round), static_cast<std::uint32_t>(rank));
+  }
   for (std::size_t i = 0; i < engine_.open.size(); ++i) {
     if (!concerns(stall, engine_.open[i])) continue;
     const std::vector<int>& members = engine_.sets.state_of(stall.set).members;

@@ -55,6 +55,7 @@ class Deadlines {
   static constexpr std::chrono::milliseconds kLongest{100};
 
   void check(Operation& operation, base::Time now) KOLO_REQUIRES(kDriving);
+  void record(recorder::Kind kind, const Operation& operation) KOLO_REQUIRES(kDriving);
   void report_overdue(const Operation& operation, base::Time now) KOLO_REQUIRES(kDriving);
   void report_call(const Operation& operation, double waited, bool deadline) KOLO_REQUIRES(kDriving);
   void answer_all() KOLO_REQUIRES(kDriving);

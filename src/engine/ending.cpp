@@ -35,6 +35,10 @@ void Ending::announce_loss(int rank, ErrorCode code, const std::string& reason) 
     return;
   }
   announced_ = Status(code, control::rank_lost({rank, code, reason}));
+  recorder_.at(base::now());
+  recorder_.record(recorder::Kind::announced, 0, 0, 0, static_cast<std::uint32_t>(rank),
+                   static_cast<std::uint8_t>(code));
+  recorder_.sentence(announced_.message());
   due = base::now() + announced_for_;
   open_.due_at(due);
   to_leader_.add(control::RankLost{rank, code, reason});
@@ -46,6 +50,10 @@ void Ending::record(const Status& status) {
     const base::MutexLock lock(mutex_);
     status_ = status;
   }
+  recorder_.at(base::now());
+  recorder_.record(recorder::Kind::fault, 0, 0, 0, 0, static_cast<std::uint8_t>(status.code()));
+  recorder_.sentence(status.message());
+  recorder_.set_state(recorder::State::faulted);
   recorded_.store(true, std::memory_order_release);
   due = base::Time::max();
   abort_due = true;

@@ -26,6 +26,7 @@
 #include "engine/driver.hpp"
 #include "engine/open_operations.hpp"
 #include "engine/sets.hpp"
+#include "recorder/recorder.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::engine {
@@ -36,9 +37,9 @@ class Ending {
   /// no node. `inter`: null with one node. All that is
   /// referred to outlives this.
   Ending(int rank, base::Duration announced_for, control::ToLeader& to_leader, control::Leader* leader, Sets& sets,
-         OpenOperations& open, transport::InterNode* inter, Deferred& deferred) noexcept
+         OpenOperations& open, transport::InterNode* inter, Deferred& deferred, recorder::Recorder& recorder) noexcept
       : rank_(rank), announced_for_(announced_for), to_leader_(to_leader), leader_(leader), sets_(sets), open_(open),
-        inter_(inter), deferred_(deferred) {}
+        inter_(inter), deferred_(deferred), recorder_(recorder) {}
 
   // -- any thread
   /// Throws the fatal error, or shut_down, if there is one: the first thing that a call does.
@@ -114,6 +115,7 @@ class Ending {
   OpenOperations& open_ KOLO_GUARDED_BY(kDriving);
   transport::InterNode* const inter_;
   Deferred& deferred_;
+  recorder::Recorder& recorder_;
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> deserted_{false};

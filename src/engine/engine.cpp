@@ -46,6 +46,17 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
   return used || messages_.uses(begin, bytes);
 }
 
+void Engine::record_to(std::shared_ptr<recorder::Sink> sink) {
+  if (state_.ending.is_stopped()) return;
+  state_.driver.take_over();
+  const Driving::HandOver after(driving_);
+  if (!sink) return state_.recorder->remove_sink();
+  state_.recorder->add_sink(std::move(sink));
+  state_.sets.entries.for_each([this](const Entry& entry) {
+    state_.recorder->text(entry.hash, entry.name);
+  });  // where nothing was recorded before
+}
+
 Metrics Engine::metrics() {
   state_.driver.take_over();
   const Driving::HandOver after(driving_);
@@ -143,6 +154,9 @@ void Engine::stop(const Status& status) {
   control_loop_.fail_all(faulted() ? state_.ending.status() : status);
   state_.executor.drop();
   state_.ending.abort_due = false;
+  state_.recorder->at(base::now());
+  state_.recorder->record(recorder::Kind::stopped, 0, 0);
+  state_.recorder->close(left_together() && !state_.ending.is_deserted());
   driving_.end_pass();
   driving_.run_deferred();
 }

@@ -51,12 +51,16 @@ class Engine {
   [[nodiscard]] const SetStatePtr& world() const noexcept { return state_.world; }
   [[nodiscard]] const core::Topology& topology() const noexcept { return state_.topology; }
   [[nodiscard]] const base::Settings& settings() const noexcept { return state_.settings; }
+  /// Steps that this rank has ended in the world.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return submitter_.steps(); }
   [[nodiscard]] base::Logger& logger() const noexcept { return *state_.logger; }
   /// Null: no tensors but the CPU's.
   [[nodiscard]] data::DeviceBackend* device() const noexcept { return state_.device.get(); }
   [[nodiscard]] Metrics metrics();
   /// Whether a tensor of an open operation begins in this memory.
   [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
+  /// What the engine records goes there, too, until `sink` is null.
+  void record_to(std::shared_ptr<recorder::Sink> sink);
   /// Throws Error (invalid_argument) inside a callback, where nobody may shut this engine down.
   void check_may_shut_down();
 

@@ -28,7 +28,7 @@ EngineState::EngineState(EngineParts parts)
     : topology(std::move(parts.topology)), settings(std::move(parts.settings)), logger(std::move(parts.logger)),
       link(std::move(parts.link)), channel(std::move(parts.control)), device(std::move(parts.device)),
       inter(std::move(parts.inter)), wait_policy(parts.wait_policy), has_barriers(parts.has_barriers),
-      deferred(*logger),
+      recorder(std::move(parts.recorder)), deferred(*logger),
       board(link->memory(), control::board_shape(settings, topology.local_size()), topology.local_rank),
       driver(board, *link),
       participant(topology.rank, topology.size, static_cast<std::uint32_t>(settings.cache_capacity)),
@@ -40,12 +40,13 @@ EngineState::EngineState(EngineParts parts)
       sets(topology, {parts.layout, link->memory(), std::move(parts.make_plane), std::move(parts.make_device_plane),
                       std::move(parts.make_small_calls)}),
       world(sets.world()), open({base::from_seconds(settings.timeout_s), base::from_seconds(settings.stall_warning_s)},
-                                driver, sets, deferred, tally),
+                                driver, sets, deferred, tally, *recorder),
       ending(topology.rank, base::from_seconds(settings.latch_timeout_s), to_leader, leader.get(), sets, open,
-             inter.get(), deferred),
+             inter.get(), deferred, *recorder),
       messenger(topology, parts.layout.messages(link->memory()), *link, std::move(parts.peers), parts.read_above,
                 wait_policy.pauses > 0, parts.to_peers, inter),
       executor(sets.make_world_plane(), device.get(), topology.size) {
+  executor.record_to(*recorder);
   executor.set_enqueued(
       [this](std::function<void(const Status&)> callback) { deferred.call(std::move(callback), Status()); });
   if (logger->enabled(LogLevel::debug) || settings.log_placement) {

@@ -29,6 +29,7 @@
 #include "engine/open_operations.hpp"
 #include "engine/sets.hpp"
 #include "engine/tally.hpp"
+#include "recorder/recorder.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
 #include "transport/peer_memory.hpp"
@@ -40,6 +41,7 @@ struct EngineParts {
   core::Topology topology;
   base::Settings settings;
   std::shared_ptr<base::Logger> logger;
+  std::shared_ptr<recorder::Recorder> recorder = std::make_shared<recorder::Recorder>();
   std::shared_ptr<transport::NodeLink> link;
   NodeLayout layout;                                 ///< of its memory
   std::unique_ptr<control::ControlChannel> control;  ///< leaders, with more than one node
@@ -79,7 +81,8 @@ struct EngineState {
   const std::unique_ptr<data::DeviceBackend> device;       ///< null: no tensors but the CPU's
   const std::shared_ptr<transport::InterNode> inter;       ///< null: there is one node
   const base::WaitPolicy wait_policy;
-  const bool has_barriers;  ///< process barriers reach all ranks of the node
+  const bool has_barriers;                             ///< process barriers reach all ranks of the node
+  const std::shared_ptr<recorder::Recorder> recorder;  ///< says itself which thread may call what; never null
 
   // -- say themselves which thread may call what
   Deferred deferred;

@@ -33,7 +33,10 @@ void Execution::wake_peers() {
 }
 
 void Execution::finish(Batch& batch) {
-  if (batch.sibling == nullptr) engine_.participant.completed(batch.job.set);
+  if (batch.sibling == nullptr) {
+    engine_.participant.completed(batch.job.set);
+    engine_.recorder->record(recorder::Kind::batch_ended, batch.job.set, 0, batch.serial);
+  }
   if (batch.absence.is_own) return;
   engine_.tally.bytes_in_place += batch.job.bytes_in_place;
   for (std::size_t i = 0; i < batch.members.size(); ++i) {

@@ -56,10 +56,11 @@ void Executor::remove_set(core::SetId set) {
 }
 
 void Executor::run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number) {
-  run_parts(set, std::move(members), {plan_key, number, nullptr});
+  run_parts(set, std::move(members), {plan_key, number, nullptr, 0});
 }
 
-void Executor::run_parts(core::SetId set, std::vector<OperationPtr> members, const How& how) {
+void Executor::run_parts(core::SetId set, std::vector<OperationPtr> members, How how) {
+  how.serial = ++pipeline_of(set).begun;
   const auto on_device = static_cast<std::size_t>(std::count_if(members.begin(), members.end(), is_on_device));
   if (on_device == 0 || on_device == members.size()) {
     run_part(set, std::move(members), on_device > 0, how);
@@ -82,6 +83,8 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   batch.job.is_absent = batch.absence.is_own;
   batch.members = std::move(members);
   batch.on_device = on_device;
+  batch.serial = how.serial;
+  if (recorder_ != nullptr && recorder_->is_on()) record_begun(batch, how.plan_key);
   data::Layout once;
   const data::Layout& layout = layout_for(batch, how.plan_key, how.number, once);
   fill(batch, layout);
@@ -103,6 +106,20 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
     pipeline.backend->start(batch.job);
   }
   return batch;
+}
+
+void Executor::record_begun(const Batch& batch, std::uint32_t plan_key) const {
+  using recorder::Kind;
+  const Operation& first = *batch.members.front();
+  const bool is_unnamed = first.name_hash == 0;
+  const auto flags =
+      static_cast<std::uint8_t>((plan_key != 0 ? recorder::kPlanned : 0) | (batch.on_device ? recorder::kOnDevice : 0) |
+                                (is_unnamed ? recorder::kUnnamed : 0) | (batch.absence.is_own ? recorder::kAbsent : 0));
+  recorder_->record(Kind::batch_begun, batch.job.set, is_unnamed ? first.call : first.name_hash, batch.serial,
+                    recorder::saturated(batch.members.size()), flags);
+  if (is_unnamed) return;
+  for (std::size_t i = 1; i < batch.members.size(); ++i)
+    recorder_->record(Kind::batch_member, batch.job.set, batch.members[i]->name_hash, batch.serial);
 }
 
 const data::Layout& Executor::layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number,

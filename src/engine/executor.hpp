@@ -20,6 +20,7 @@
 #include "data/device.hpp"
 #include "data/layout.hpp"
 #include "engine/operation.hpp"
+#include "recorder/recorder.hpp"
 
 namespace kolo::engine {
 
@@ -43,7 +44,8 @@ struct Batch {
   }
   bool on_device = false;
   Absence absence;
-  bool ends_set = false;  ///< no batch: what the set has on the device is given back
+  bool ends_set = false;     ///< no batch: what the set has on the device is given back
+  std::uint32_t serial = 0;  ///< its number among the set's batches, the same on all ranks; from 1
   /// The other part of a batch of both kinds, while it is open.
   Batch* sibling = nullptr;
 };
@@ -64,8 +66,10 @@ class Executor {
   void run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
   /// The same where some ranks of the set contribute nothing.
   void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
-    run_parts(set, std::move(members), {0, 0, &absence});
+    run_parts(set, std::move(members), {0, 0, &absence, 0});
   }
+  /// Batches are recorded there from now on; it outlives the executor.
+  void record_to(recorder::Recorder& recorder) noexcept { recorder_ = &recorder; }
   /// Called with every part of a batch when it starts, how it is laid out, its plan_key, and the backend that runs it.
   /// Empty: nobody.
   using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
@@ -122,6 +126,7 @@ class Executor {
     std::unique_ptr<data::Backend> backend;
     std::int64_t size = 1;  ///< ranks of the set
     std::uint64_t open = 0;
+    std::uint32_t begun = 0;  ///< batches
   };
 
   [[nodiscard]] Pipeline& pipeline_of(core::SetId set) { return set == core::kGlobalSet ? world_ : sets_.at(set); }
@@ -132,8 +137,10 @@ class Executor {
     std::uint32_t plan_key = 0;
     std::uint32_t number = 0;
     const Absence* absence = nullptr;  // null: all contribute
+    std::uint32_t serial = 0;          // of the batch
   };
-  void run_parts(core::SetId set, std::vector<OperationPtr> members, const How& how);
+  void run_parts(core::SetId set, std::vector<OperationPtr> members, How how);
+  void record_begun(const Batch& batch, std::uint32_t plan_key) const;
   Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how);
   template <class Count>
   data::Progress move(data::Backend& backend, Count& open) {
@@ -157,6 +164,7 @@ class Executor {
 
   Pipeline world_;
   data::DeviceBackend* const device_;
+  recorder::Recorder* recorder_ = nullptr;
   Started started_;
   std::function<void(std::function<void(const Status&)>)> enqueued_;
   std::unordered_map<core::SetId, Pipeline> sets_;  // without the world's; their addresses are stable

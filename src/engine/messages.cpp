@@ -27,6 +27,20 @@ constexpr int kLooksBeforeRing = 8;
 /// How long a rank that gives up waits for a better reason.
 constexpr std::chrono::milliseconds kHearing{10};
 
+/// By which the recorder knows a message while it is open.
+std::uint64_t id_of(const p2p::Message& message) noexcept { return reinterpret_cast<std::uintptr_t>(&message); }
+
+void record_open(recorder::Recorder& recorder, const p2p::Message& message) noexcept {
+  const std::uint32_t peer = message.peer == p2p::kAny ? recorder::kAnyRank : static_cast<std::uint32_t>(message.peer);
+  recorder.record_caller(recorder::Kind::message_open, peer, id_of(message), static_cast<std::uint32_t>(message.tag),
+                         recorder::saturated(message.bytes), message.way == p2p::Message::Way::send ? 1 : 0);
+}
+
+void record_end(recorder::Recorder& recorder, const p2p::Message& message) noexcept {
+  recorder.record_caller(recorder::Kind::message_ended, 0, id_of(message), 0, 0,
+                         static_cast<std::uint8_t>(message.status.code()));
+}
+
 }  // namespace
 
 void Messages::make_sent() {
@@ -163,8 +177,11 @@ void Messages::transfer(Span<const std::shared_ptr<MessageOperation>> operations
 /// From now on the driver completes it; false: it is done.
 bool Messages::hand_over(p2p::Message& message, MessageOperation* owner,
                          std::optional<std::chrono::nanoseconds> timeout) {
-  return engine_.messenger.hand_over(message, owner, base::now(), timeout.value_or(engine_.open.patience.usual),
-                                     engine_.open.patience.warn_after);
+  record_open(*engine_.recorder, message);
+  const bool is_open = engine_.messenger.hand_over(
+      message, owner, base::now(), timeout.value_or(engine_.open.patience.usual), engine_.open.patience.warn_after);
+  if (!is_open) record_end(*engine_.recorder, message);
+  return is_open;
 }
 
 void Messages::submit(const std::shared_ptr<MessageOperation>& operation,
@@ -269,7 +286,12 @@ void Messages::end(MessageOperation& operation) {
 void Messages::complete(MessageOperation& operation, const Status& status) {
   engine_.open.waiters.note_change();
   const OperationPtr held = std::move(operation.self);
+  record_end(*engine_.recorder, *operation.message);
   if (!status.ok()) ++engine_.tally.failures;
+  if (status.code() == ErrorCode::rank_lost) {
+    engine_.recorder->record(recorder::Kind::failed, 0, 0, 0, 0, static_cast<std::uint8_t>(status.code()));
+    engine_.recorder->sentence(status.message());
+  }
   bool was_awaited = false;
   auto callbacks = operation.complete(status, was_awaited);
   // From here on the caller may destroy the message and its status.

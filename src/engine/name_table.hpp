@@ -159,6 +159,11 @@ inline bool is_negotiating(const Operation& operation) noexcept {
 class EntriesBySlot {
  public:
   [[nodiscard]] Entry& operator[](std::uint32_t slot) const noexcept { return *entries_[slot]; }
+  template <class Function>
+  void for_each(const Function& function) const {
+    for (const Entry* const entry : entries_)
+      if (entry != nullptr) function(*entry);
+  }
   /// From now on, until it is forgotten.
   void add(Entry& entry, std::uint32_t slot) {
     add_for_once(entry, slot);

@@ -18,6 +18,7 @@
 #include "engine/sets.hpp"
 #include "engine/tally.hpp"
 #include "engine/waiters.hpp"
+#include "recorder/recorder.hpp"
 
 namespace kolo::engine {
 
@@ -32,8 +33,9 @@ class OpenOperations {
   static constexpr std::size_t kBurst = 8;
 
   /// All that is referred to outlives it.
-  OpenOperations(Patience its_patience, const Driver& driver, Sets& sets, Deferred& deferred, Tally& tally) noexcept
-      : patience(its_patience), driver_(driver), sets_(sets), deferred_(deferred), tally_(tally) {}
+  OpenOperations(Patience its_patience, const Driver& driver, Sets& sets, Deferred& deferred, Tally& tally,
+                 recorder::Recorder& recorder) noexcept
+      : patience(its_patience), driver_(driver), sets_(sets), deferred_(deferred), tally_(tally), recorder_(recorder) {}
 
   const Patience patience;  ///< any thread
   Waiters waiters;          ///< for them
@@ -71,7 +73,10 @@ class OpenOperations {
     operations_[operation.open_index] = last;
     last->open_index = operation.open_index;
     operations_.pop_back();
-    if (!status.ok()) ++tally_.failures;
+    if (!status.ok()) {
+      ++tally_.failures;
+      record_failure(operation, status);
+    }
     if (status.code() == ErrorCode::mismatch) ++tally_.mismatches;
     ++(driver_.in_background() ? tally_.driven_by_background : tally_.driven_by_waiters);
     Entry& entry = *operation.entry;
@@ -98,6 +103,11 @@ class OpenOperations {
   void forget_due() noexcept { next_due_ = base::Time::max(); }
 
  private:
+  void record_failure(const Operation& operation, const Status& status) {
+    recorder_.record(recorder::Kind::failed, operation.entry->set, operation.name_hash,
+                     recorder::saturated(operation.call), 0, static_cast<std::uint8_t>(status.code()));
+    recorder_.sentence(status.message());
+  }
   void count_from(Operation& operation, base::Time now) {
     const base::Duration timeout = operation.timeout.value_or(patience.usual);
     operation.waiting.since = now;
@@ -109,6 +119,7 @@ class OpenOperations {
   Sets& sets_;
   Deferred& deferred_;
   Tally& tally_;
+  recorder::Recorder& recorder_;
   std::vector<Operation*> operations_;
   base::Time next_due_ = base::Time::max();
   bool come_in_bursts_ = false;

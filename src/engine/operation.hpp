@@ -147,6 +147,8 @@ class HandleState {
   core::Round call = 0;  ///< of a call without a name: its number; 0: it is made during a join, and fails. Of a join:
                          ///< the number of the last call before it
 
+  std::uint64_t name_hash = 0;  ///< of its entry's name, which may be another one later; 0: it has none
+
   /// The driver's: when an unanswered deadline is a fatal error here. Of an operation that is overdue.
   base::Time latch_at{};
 

@@ -33,6 +33,7 @@ bool Submitter::take_shortcut(SetState& set, Sequence::Reservation& reserved, co
   if (await_verdict(*shortcut) != Verdict::together) return false;
   reserved.has_avoided = true;
   route.finish(call);
+  engine_.recorder->count_fast(set.number, reserved.call);
   KOLO_LOG(*engine_.logger, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", "
                                    << call.bytes() << " bytes";
   return true;

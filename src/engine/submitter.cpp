@@ -31,6 +31,7 @@ void Submitter::submit(OperationPtr operation, bool quiet) {
 
 void Submitter::end_step(core::SetId set) {
   engine_.ending.check_usable();
+  if (set == core::kGlobalSet) steps_.fetch_add(1, std::memory_order_relaxed);
   driving_.push({Command::end_step, nullptr, set});
   tell_engine();
 }
@@ -107,6 +108,7 @@ SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const st
   const auto operation = std::make_shared<Operation>();
   operation->signature = std::make_shared<const core::Signature>(std::move(signature));
   operation->entry = &engine_.world->names.claim_in_turn(key + '\0' + name);
+  operation->name_hash = operation->entry->hash;
   driving_.give_engine(*operation);
   driving_.push({Command::make_set, operation});
   driving_.wait(*operation, std::nullopt);
@@ -174,6 +176,7 @@ bool Submitter::say_at_once() {
 bool Submitter::say() {
   const kernels::FloatMode float_mode;
   const base::Time now = base::now();
+  engine_.recorder->at(now);
   const bool awaited = engine_.open.waiters.look();
   control_loop_.take_submissions(now);
   engine_.participant.set_awaiting(awaited);

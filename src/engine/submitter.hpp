@@ -10,6 +10,7 @@
 // Any thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -38,6 +39,8 @@ class Submitter {
   /// the background thread woken.
   void submit(OperationPtr operation, bool quiet);
   void end_step(core::SetId set);
+  /// Of the world that this rank has ended.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.load(std::memory_order_relaxed); }
 
   // -- in the order of the set's sequence
   /// Makes an asynchronous call without a name: the next one of the set's sequence.
@@ -82,6 +85,7 @@ class Submitter {
   ControlLoop& control_loop_;
   Execution& execution_ KOLO_GUARDED_BY(kDriving);
   Messages& messages_;
+  std::atomic<std::uint64_t> steps_{0};
 };
 
 }  // namespace kolo::engine

@@ -11,9 +11,11 @@
 namespace kolo::engine {
 
 struct Tally : Metrics {
+  std::uint64_t steps = 0;  ///< that have ended
   [[nodiscard]] const Metrics& counted() const noexcept { return *this; }
   /// The batches from here on are the next step's.
   void end_step() noexcept {
+    ++steps;
     last_step_digest = std::exchange(batch_digest, 0);
     last_step_batches = batches - std::exchange(batches_before_step_, batches);
   }

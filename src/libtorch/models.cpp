@@ -65,6 +65,20 @@ NamedTensors named_buffers(const torch::nn::Module& module, const std::string& p
   return without_repetitions(module.named_buffers(), prefix);
 }
 
+std::vector<at::Tensor> tensors(const NamedTensors& list) {
+  std::vector<at::Tensor> bare;
+  for (const auto& [name, tensor] : list) bare.push_back(tensor);
+  return bare;
+}
+
+std::vector<kolo::Parameter> views(const torch::nn::Module& module) {
+  std::vector<kolo::Parameter> list;
+  for (const auto& [name, tensor] : parameters_and_buffers(module)) {
+    list.push_back({name, memory_view("views: " + quoted_name(name), tensor)});
+  }
+  return list;
+}
+
 void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root) {
   broadcast_list(group, parameters_and_buffers(module), root);
 }

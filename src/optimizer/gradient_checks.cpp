@@ -7,6 +7,7 @@
 #include <kolo/error.hpp>
 
 #include "optimizer/agreement.hpp"
+#include "optimizer/elements.hpp"
 
 namespace kolo {
 namespace {
@@ -15,6 +16,22 @@ constexpr int kPriorities = 16;
 
 [[noreturn]] void reject(const std::string& sentence) {
   throw Error(ErrorCode::invalid_argument, "DistributedOptimizer: " + sentence);
+}
+
+void check_compression(Span<const Parameter> parameters, const DistributedOptimizerOptions& options) {
+  if (options.compression != Compression::int8_blocks) {
+    reject("compression is number " + std::to_string(static_cast<int>(options.compression)) +
+           ", which does not exist; the last one is 1");
+  }
+  if (options.send_gradients_as) {
+    reject("compression and send_gradients_as are both set; one of them can be");
+  }
+  for (const Parameter& parameter : parameters) {
+    if (parameter.gradient) {
+      const auto what = [&parameter] { return "the gradient of " + quoted_name(parameter.name); };
+      optimizer::check_computable("DistributedOptimizer: compression", what, *parameter.gradient);
+    }
+  }
 }
 
 }  // namespace
@@ -26,6 +43,9 @@ std::vector<std::string> entries_of(Span<const Parameter> parameters, const Dist
                                    "accumulation_steps " + std::to_string(options.accumulation_steps)};
   if (options.send_gradients_as) {
     entries.push_back("send_gradients_as " + std::string(to_string(*options.send_gradients_as)));
+  }
+  if (options.compression == Compression::int8_blocks) {
+    entries.emplace_back("compression int8_blocks");
   }
   if (options.first_layers_first) {
     entries.emplace_back("first_layers_first");
@@ -56,6 +76,9 @@ void check_options(Span<const Parameter> parameters, const DistributedOptimizerO
       *options.send_gradients_as != DType::bfloat16) {
     reject("send_gradients_as is " + std::string(to_string(*options.send_gradients_as)) +
            "; only float16 and bfloat16 make sense");
+  }
+  if (options.compression != Compression::none) {
+    check_compression(parameters, options);
   }
 }
 

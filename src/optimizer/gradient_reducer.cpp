@@ -36,11 +36,15 @@
 // where it lies. An average is then divided out of the pieces alone, after the reduction, when the number of ranks that
 // had data is known. (Of what travels in 16 bits, or is 16 bits, the reduction divides: sums might not fit.)
 //
+// With `Gets::own_piece_apart` a gradient may lie elsewhere in every step, so its reduction cannot be prepared: it is
+// started by name, from the memory of the step into the piece's own.
+//
 // Ranks without data. A rank whose pieces others need cannot leave them. It follows: it says nothing in the agreement
 // (all numbers are 0), finds there what the others do, and takes part with gradients of zero.
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +54,7 @@
 #include <kolo/error.hpp>
 
 #include "optimizer/agreement.hpp"
+#include "optimizer/compressed_gradient.hpp"
 #include "optimizer/elements.hpp"
 #include "optimizer/gradient_checks.hpp"
 
@@ -65,7 +70,13 @@ struct Gradient {
   bool announced = false;  // in this micro-step
   Tensor aside;            // the earlier micro-steps' sum, while one without samples runs
   int priority = 0;
-  std::optional<TensorView> piece = {};  // this rank's, with Gets::own_piece
+  std::optional<TensorView> piece = {};  // this rank's, with Gets::own_piece and own_piece_apart
+  // With Gets::own_piece_apart:
+  bool is_placed = true;               // `view` is of memory that there is
+  Tensor apart = {};                   // the piece's memory
+  Tensor nothing = {};                 // in place of a gradient that there is none of in this step
+  std::optional<std::size_t> at = {};  // which of the handles is its own
+  std::unique_ptr<optimizer::CompressedGradient> compressed = {};
 };
 
 // The elements in one row.
@@ -108,8 +119,10 @@ struct StepSums {
 struct GradientReducer::Impl {
   const Group group;
   const DistributedOptimizerOptions options;
-  const bool in_pieces;
+  const bool in_pieces, apart;
+  int mean = 1;  // over how many micro-steps
   std::vector<Gradient> gradients;
+  std::vector<Parameter> places;
   Prepared agreement;
   StepSums sums;  // the agreement's memory
 
@@ -128,7 +141,7 @@ struct GradientReducer::Impl {
   Handle agreement_handle;      // valid while the sums are under way
 
   Impl(const Group& ranks, Span<const Parameter> parameters, const DistributedOptimizerOptions& given, Gets gets)
-      : group(ranks), options(given), in_pieces(gets == Gets::own_piece) {
+      : group(ranks), options(given), in_pieces(gets != Gets::all), apart(gets == Gets::own_piece_apart) {
     optimizer::check_options(parameters, options);
     check_agreement(group, "DistributedOptimizer(" + options.name + ")", optimizer::entries_of(parameters, options));
     const std::vector<int> priorities = optimizer::priorities_of(parameters, options);
@@ -136,7 +149,13 @@ struct GradientReducer::Impl {
       gradients.push_back({parameter.name, parameter.gradient, {}, false, {}, priorities[gradients.size()]});
       if (in_pieces && parameter.gradient) {
         gradients.back().piece = piece_of(group, *parameter.gradient);
+        if (apart) {
+          move_apart(gradients.back());
+        }
       }
+    }
+    if (options.compression == Compression::int8_blocks) {
+      compress(parameters);
     }
     prepare(options.accumulation_steps);
     handles.reserve(gradients.size());
@@ -164,10 +183,52 @@ struct GradientReducer::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  static void move_apart(Gradient& gradient) {
+    gradient.apart = Tensor(gradient.piece->dtype(), gradient.piece->shape());
+    gradient.piece = gradient.apart.view();
+    displace(gradient);
+  }
+
+  static void displace(Gradient& gradient) {
+    gradient.view = TensorView(nullptr, gradient.view->dtype(), gradient.view->shape());
+    gradient.is_placed = false;
+    gradient.nothing = Tensor();
+  }
+
+  // A gradient that has no place is zero.
+  static void place_nothing(Gradient& gradient) {
+    gradient.nothing = Tensor(gradient.view->dtype(), gradient.view->shape());
+    gradient.view = gradient.nothing.view();
+    gradient.is_placed = true;
+    optimizer::fill_zero(*gradient.view);
+  }
+
+  void compress(Span<const Parameter> parameters) {
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      Gradient& gradient = gradients[i];
+      if (gradient.view) {
+        gradient.compressed = std::make_unique<optimizer::CompressedGradient>(
+            group, options.name + '/' + gradient.name, *gradient.view, !in_pieces, options, gradient.priority);
+        places.push_back({"compression/" + gradient.name, piece_of(group, parameters[i].value)});
+      }
+    }
+  }
+
+  void start(Gradient& gradient) {
+    gradient.at = handles.size();
+    if (gradient.compressed) {
+      handles.push_back(gradient.compressed->start(*gradient.view));
+      return;
+    }
+    handles.push_back(apart ? kolo::start(group, options.name + '/' + gradient.name, reduction_of(gradient, mean))
+                            : gradient.reduction.start());
+  }
+
   // Prepares every gradient's reduction, for a mean over so many micro-steps.
   void prepare(int micro_steps) {
+    mean = micro_steps;
     for (Gradient& gradient : gradients) {
-      if (gradient.view) {
+      if (gradient.view && !apart && !gradient.compressed) {
         gradient.reduction = Prepared();  // which gives its name back
         gradient.reduction = reserve(gradient.name, reduction_of(gradient, micro_steps));
       }
@@ -198,6 +259,35 @@ struct GradientReducer::Impl {
   [[nodiscard]] bool is_divided_late(const Gradient& gradient) const {
     return in_pieces && options.op == ReduceOp::average && !options.send_gradients_as &&
            !optimizer::objection_to(*gradient.piece);
+  }
+
+  // Waits for all gradients that were submitted. Of compressed ones the pieces have arrived then, and are to be summed
+  // and, where all ranks get all of them, gathered.
+  void finish_reductions(int micro_steps) {
+    if (options.compression == Compression::none) {
+      wait_all(handles);
+      handles.clear();
+      return;
+    }
+    std::vector<Gradient*> submitted(handles.size());
+    for_each_view([&](Gradient& gradient) { submitted[*gradient.at] = &gradient; });
+    const double divisor = options.op == ReduceOp::average ? static_cast<double>(size(group)) * micro_steps : 1;
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+      handles[i].wait();
+      Gradient& gradient = *submitted[i];
+      const TensorView piece = gradient.piece ? *gradient.piece : piece_of(group, *gradient.view);
+      gradient.compressed->sum(piece);
+      if (in_pieces) continue;
+      if (divisor != 1) {
+        optimizer::divide(piece, divisor, 1);
+      }
+      handles[i] = gradient.compressed->start_gather(piece, divisor);
+    }
+    if (!in_pieces) {
+      wait_all(handles);
+      for_each_view([](const Gradient& gradient) { gradient.compressed->finish(*gradient.view); });
+    }
+    handles.clear();
   }
 
   // Of reduced pieces: an average is over the ranks that had data.
@@ -265,7 +355,7 @@ struct GradientReducer::Impl {
     for (const Gradient& gradient : gradients) {
       if (gradient.view) {
         const auto what = [&gradient] { return "weigh " + quoted_name(gradient.name) + ", which"; };
-        optimizer::check_computable("DistributedOptimizer: samples", what, *gradient.view);
+        optimizer::check_computable("DistributedOptimizer: samples", what, apart ? *gradient.piece : *gradient.view);
       }
     }
   }
@@ -283,13 +373,22 @@ struct GradientReducer::Impl {
   void weigh_earlier(double count) {
     if (count == 0) {
       if (unit != 0) {
-        for_each_view([](Gradient& gradient) { optimizer::copy(*gradient.view, gradient.aside); });
+        for_each_view([](Gradient& gradient) {
+          if (gradient.is_placed) {
+            optimizer::copy(*gradient.view, gradient.aside);
+          } else {
+            gradient.aside = Tensor();
+          }
+        });
         is_aside = true;
       }
       return;
     }
     if (micro_step > 0 && count != unit) {
       for_each_view([&](const Gradient& gradient) {
+        if (!gradient.is_placed) {
+          return;
+        }
         if (unit == 0) {
           optimizer::fill_zero(*gradient.view);  // what micro-steps without samples have left there
         } else {
@@ -302,8 +401,12 @@ struct GradientReducer::Impl {
 
   // Of a micro-step without samples: undoes what it has done to the gradient.
   void put_back(const Gradient& gradient) const {
-    if (is_aside) {
-      optimizer::copy_back(gradient.aside, *gradient.view);
+    if (is_aside && gradient.is_placed) {
+      if (gradient.aside.data() == nullptr) {
+        optimizer::fill_zero(*gradient.view);  // it had no place before
+      } else {
+        optimizer::copy_back(gradient.aside, *gradient.view);
+      }
     }
   }
 
@@ -346,19 +449,22 @@ struct GradientReducer::Impl {
     if (weighted) {
       settle();
     }
+    if (!gradient.is_placed) {
+      place_nothing(gradient);
+    }
     put_back(gradient);
     if (weight && *weight == 0.0) {
       optimizer::fill_zero(*gradient.view);  // not 0 x: there may be no number there
     } else if (weight && *weight != 1.0) {
       optimizer::scale(*gradient.view, *weight);
     }
-    handles.push_back(gradient.reduction.start());
+    start(gradient);
   }
 
   // Submits what is left, and waits for all of it.
   void reduce() { reduce(micro_step + 1, options.accumulation_steps); }
   // The mean is over so many micro-steps; this rank has made `micro_steps`.
-  void reduce(int micro_steps, int mean) {
+  void reduce(int micro_steps, int divisor) {
     for (auto gradient = gradients.rbegin(); gradient != gradients.rend(); ++gradient) {
       if (gradient->view && !gradient->announced) {
         submit(*gradient);
@@ -370,9 +476,8 @@ struct GradientReducer::Impl {
       drain();
       explain(micro_steps);
     }
-    wait_all(handles);
-    handles.clear();
-    finish_pieces(mean);
+    finish_reductions(divisor);
+    finish_pieces(divisor);
     synchronized = true;
   }
 
@@ -394,16 +499,15 @@ struct GradientReducer::Impl {
     if (sums.empty()) {
       return false;
     }
-    const int mean =
+    const int divisor =
         sums.weighted() > 0 ? options.accumulation_steps : static_cast<int>(sums.micro_steps() / sums.ranks());
-    const bool is_other_mean = mean != options.accumulation_steps;
+    const bool is_other_mean = divisor != options.accumulation_steps;
     if (is_other_mean) {
-      prepare(mean);
+      prepare(divisor);
     }
     for_each_view([this](Gradient& gradient) { submit_nothing(gradient); });
-    wait_all(handles);
-    handles.clear();
-    finish_pieces(mean);
+    finish_reductions(divisor);
+    finish_pieces(divisor);
     if (is_other_mean) {
       prepare(options.accumulation_steps);
     }
@@ -411,8 +515,12 @@ struct GradientReducer::Impl {
   }
 
   void submit_nothing(Gradient& gradient) {
-    optimizer::fill_zero(*gradient.view);
-    handles.push_back(gradient.reduction.start());
+    if (gradient.is_placed) {
+      optimizer::fill_zero(*gradient.view);
+    } else {
+      place_nothing(gradient);
+    }
+    start(gradient);
   }
 
   // Reduces what the micro-steps so far have added up to; whether there was anything.
@@ -450,6 +558,7 @@ struct GradientReducer::Impl {
   void begin_new_micro_step() {
     for (Gradient& gradient : gradients) {
       gradient.announced = false;
+      gradient.at.reset();
     }
     has_samples = is_aside = false;
   }
@@ -457,6 +566,9 @@ struct GradientReducer::Impl {
   void begin_new_step() {
     begin_new_micro_step();
     handles.clear();
+    if (apart) {
+      for_each_view([](Gradient& gradient) { displace(gradient); });
+    }
     micro_step = 0;
     synchronized = settled = weighted = false;
     samples = unit = 0;
@@ -549,6 +661,39 @@ void GradientReducer::gradient_ready(std::size_t index) {
   }
 }
 
+void GradientReducer::place(std::size_t index, const TensorView& memory) {
+  Impl& self = impl();
+  const auto refuse = [&](const std::string& why) {
+    misused("DistributedOptimizer: place(" + std::to_string(index) + "): " + why);
+  };
+  if (!self.apart || index >= self.gradients.size() || !self.gradients[index].view) {
+    refuse("there is no gradient of this number whose memory may change");
+  }
+  Gradient& gradient = self.gradients[index];
+  if (gradient.at) {
+    refuse(quoted_name(gradient.name) + " is being reduced, or was; the next step is the time for it");
+  }
+  if (memory.dtype() != gradient.view->dtype() || memory.elements() != gradient.view->elements() ||
+      memory.device() != cpu()) {
+    refuse(quoted_name(gradient.name) + " is " + std::string(to_string(gradient.view->dtype())) + ' ' +
+           to_string(gradient.view->shape()) + " on the CPU; the memory is " + std::string(to_string(memory.dtype())) +
+           ' ' + to_string(memory.shape()) + " on " + to_string(memory.device()));
+  }
+  gradient.view = memory;
+  gradient.is_placed = true;
+}
+
+const TensorView& GradientReducer::piece(std::size_t index) const { return impl().gradients.at(index).piece.value(); }
+
+bool GradientReducer::is_free(std::size_t index) const {
+  const Impl& self = impl();
+  const Gradient& gradient = self.gradients.at(index);
+  if (!gradient.is_placed || self.synchronized) {
+    return true;
+  }
+  return gradient.at && *gradient.at < self.handles.size() && self.handles[*gradient.at].done();
+}
+
 bool GradientReducer::synchronize() {
   Impl& self = impl();
   if (self.synchronized) {
@@ -597,6 +742,20 @@ bool GradientReducer::follow_step() {
   }
   return steps && *steps;
 }
+
+std::vector<NamedView> GradientReducer::state() {
+  Impl& self = impl();
+  if (self.in_flight() || self.synchronized) {
+    misused("DistributedOptimizer: state() in the middle of a step; after step() is the time for it");
+  }
+  std::vector<NamedView> views;
+  self.for_each_view([&](const Gradient& gradient) {
+    if (gradient.compressed) views.push_back({"compression/" + gradient.name, gradient.compressed->lost()});
+  });
+  return views;
+}
+
+Span<const Parameter> GradientReducer::places() const { return impl().places; }
 
 void GradientReducer::end_step() { kolo::end_step(impl().group); }
 

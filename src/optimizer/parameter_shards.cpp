@@ -2,7 +2,7 @@
 //
 // A step, from here: the gradients' pieces have arrived; the norm of all pieces is one all-reduce of 8 bytes; the
 // optimizer steps the pieces of the values; each value is gathered in place, the first parameters first, because the
-// next forward pass needs them first.
+// next forward pass needs them first. In stage 0 the pieces are the whole parameters, and nothing is gathered.
 #include <cmath>
 #include <exception>
 #include <string>
@@ -24,10 +24,16 @@ namespace {
 }
 
 struct Shard {
+  std::string name;
   std::optional<TensorView> gradient;  // all of it; empty for a buffer
-  std::optional<TensorView> piece;     // this rank's part of it
   Prepared gather;                     // of the value
   Handle gathering;                    // valid while the other ranks' values are awaited
+};
+
+/// A piece of 16 bits, and the copies in float32 that the optimizer steps.
+struct Master {
+  Parameter place;
+  Tensor value, gradient;
 };
 
 }  // namespace
@@ -36,7 +42,8 @@ struct ParameterShards::Impl {
   const Group group;
   const ShardedOptimizerOptions options;
   GradientReducer reducer;
-  std::vector<Parameter> pieces;
+  std::vector<Parameter> pieces, places;
+  std::vector<Master> masters;
   double squares = 0;  // the norm's memory
   Prepared sum_squares;
   std::optional<double> norm;
@@ -44,21 +51,29 @@ struct ParameterShards::Impl {
   const int exceptions_at_birth = std::uncaught_exceptions();
 
   Impl(const Group& ranks, Span<const Parameter> parameters, const ShardedOptimizerOptions& given)
-      : group(ranks), options(given),
-        reducer(group, checked(parameters, given), given.reduction, GradientReducer::Gets::own_piece) {
+      : group(ranks), options(given), reducer(group, checked(parameters, given), given.reduction, gets(given.stage)) {
     shards.reserve(parameters.size());
-    for (const Parameter& parameter : parameters) {
+    masters.reserve(parameters.size());
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const Parameter& parameter = parameters[i];
       Shard& shard = shards.emplace_back();
       if (!parameter.gradient) continue;
+      shard.name = parameter.name;
       shard.gradient = parameter.gradient;
-      shard.piece = piece_of(group, *parameter.gradient);
+      if (options.stage == 0) {
+        add_piece(parameter);
+        continue;
+      }
       const TensorView value = piece_of(group, parameter.value);
       AllgatherOptions gather;
       gather.timeout = options.reduction.timeout;
       shard.gather = prepare(group, options.reduction.name + '/' + parameter.name + " (value)",
                              Call::allgather_into(value, row_of(parameter.value), gather));
-      if (value.elements() > 0) pieces.push_back({parameter.name, value, shard.piece});
+      if (value.elements() == 0) continue;
+      add_piece({parameter.name, value, reducer.piece(i)});
+      places.push_back({parameter.name, value});
     }
+    if (options.stage == 0) places.assign(reducer.places().begin(), reducer.places().end());
     AllreduceOptions sum;
     sum.timeout = options.reduction.timeout;
     sum_squares = prepare(group, options.reduction.name + " (norm)", Call::allreduce(view(&squares, 1), sum));
@@ -76,11 +91,34 @@ struct ParameterShards::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  static GradientReducer::Gets gets(int stage) {
+    using Gets = GradientReducer::Gets;
+    return stage == 0 ? Gets::all : stage == 1 ? Gets::own_piece : Gets::own_piece_apart;
+  }
+
+  static bool has_16_bits(const TensorView& view) {
+    return view.dtype() == DType::float16 || view.dtype() == DType::bfloat16;
+  }
+
+  void add_piece(const Parameter& piece) {
+    if (!options.cast || !has_16_bits(piece.value)) {
+      pieces.push_back(piece);
+      return;
+    }
+    Master& master = masters.emplace_back(
+        Master{piece, Tensor(DType::float32, piece.value.shape()), Tensor(DType::float32, piece.value.shape())});
+    options.cast(piece.value, master.value.view());
+    pieces.push_back({piece.name, master.value.view(), master.gradient.view()});
+  }
+
   static TensorView row_of(const TensorView& tensor) {
     return {tensor.data(), tensor.dtype(), Shape{tensor.elements()}, tensor.device(), tensor.stream()};
   }
 
   static Span<const Parameter> checked(Span<const Parameter> parameters, const ShardedOptimizerOptions& options) {
+    if (options.stage < 0 || options.stage > 2) {
+      refuse("stage is " + std::to_string(options.stage) + "; it must be 0, 1 or 2");
+    }
     if (options.max_norm && !(*options.max_norm > 0)) {
       refuse("max_norm is " + std::to_string(*options.max_norm) + "; it must be more than 0");
     }
@@ -91,7 +129,7 @@ struct ParameterShards::Impl {
         throw Error(ErrorCode::unsupported,
                     "ShardedOptimizer: " + name + " is on a device; only memory of the CPU is supported");
       }
-      if (options.max_norm) {
+      if (options.max_norm && !(options.cast && has_16_bits(*parameter.gradient))) {
         optimizer::check_computable(
             "ShardedOptimizer: max_norm", [&] { return "the gradient of " + name; }, *parameter.gradient);
       }
@@ -119,8 +157,19 @@ struct ParameterShards::Impl {
   double norm_of_all() {
     squares = 0;
     for (const Parameter& piece : pieces) squares += optimizer::squares(*piece.gradient);
-    sum_squares.start().wait();
+    if (options.stage > 0) sum_squares.start().wait();
     return std::sqrt(squares);
+  }
+
+  void unscale(double scale) {
+    for (const Shard& shard : shards) {  // all of them, so that all ranks find the same
+      if (!shard.gradient || (options.cast && has_16_bits(*shard.gradient))) continue;
+      const auto what = [&shard] { return "the gradient of " + quoted_name(shard.name); };
+      optimizer::check_computable("LossScaler", what, *shard.gradient);
+    }
+    for (const Parameter& piece : pieces) {
+      static_cast<void>(optimizer::unscale(*piece.gradient, scale));  // the norm tells of all ranks
+    }
   }
 
   void clip() {
@@ -144,10 +193,19 @@ ParameterShards::Impl& ParameterShards::impl() const {
 
 Span<const Parameter> ParameterShards::pieces() const { return impl().pieces; }
 
-GradientReducer& ParameterShards::reducer() { return impl().reducer; }
+Span<const Parameter> ParameterShards::places() const { return impl().places; }
+
+std::vector<NamedView> ParameterShards::state() {
+  std::vector<NamedView> views = impl().reducer.state();
+  for (Master& master : impl_->masters) views.push_back({"master/" + master.place.name, master.value.view()});
+  return views;
+}
+
+GradientReducer& ParameterShards::reducer() const { return impl().reducer; }
 
 void ParameterShards::zero_grad() {
   if (!impl().reducer.may_zero()) return;
+  if (impl_->options.stage == 2) return;  // there are none
   for (const Shard& shard : impl_->shards) {
     if (shard.gradient) optimizer::fill_zero(*shard.gradient);
   }
@@ -155,7 +213,8 @@ void ParameterShards::zero_grad() {
 
 bool ParameterShards::before_step(std::optional<double> scale) {
   impl().wait_all_shards();
-  if (scale) static_cast<void>(impl_->reducer.unscale(*scale));  // the norm tells of all ranks
+  for (Master& master : impl_->masters) impl_->options.cast(*master.place.gradient, master.gradient.view());
+  if (scale) impl_->unscale(*scale);
   if (!scale && !impl_->options.max_norm) return true;
   impl_->norm = impl_->norm_of_all();
   if (scale && !std::isfinite(*impl_->norm)) return false;
@@ -164,8 +223,11 @@ bool ParameterShards::before_step(std::optional<double> scale) {
 }
 
 void ParameterShards::after_step() {
-  for (Shard& shard : impl().shards) {
-    if (shard.gradient) shard.gathering = shard.gather.start();
+  for (Master& master : impl().masters) impl_->options.cast(master.value.view(), master.place.value);
+  if (impl_->options.stage > 0) {
+    for (Shard& shard : impl_->shards) {
+      if (shard.gradient) shard.gathering = shard.gather.start();
+    }
   }
   impl_->reducer.end_step();
   if (!impl_->options.gather_late) impl_->wait_all_shards();

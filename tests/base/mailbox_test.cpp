@@ -115,8 +115,8 @@ TEST(Mailbox, ManyProducersExactAccounting) {
 }
 
 // The protocol of try_push's comment: a consumer that sleeps without end is never left asleep over an item. A lost
-// wake-up hangs this test. The producer sends one item at a time, at varying moments after the consumer took the last
-// one: while the consumer is on its way to sleep.
+// wake-up hangs this test. The producer sends one item at a time, while the consumer is on its way to sleep: both take
+// a varying time, for either may be the slower one.
 TEST(Mailbox, NoWakeUpIsLost) {
   constexpr int kItems = 30000;
   Mailbox<int> mailbox(16);
@@ -142,6 +142,7 @@ TEST(Mailbox, NoWakeUpIsLost) {
       taken.store(++expected, std::memory_order_release);
       continue;
     }
+    for (int pause = 0; pause < expected / 16 % 16; ++pause) cpu_relax();
     asleep.store(true, std::memory_order_seq_cst);
     if (mailbox.empty()) poller.wait(std::nullopt, events);
     asleep.store(false, std::memory_order_seq_cst);

@@ -54,5 +54,13 @@ TEST(Quoted, EscapedHasNoQuotesAround) {
   EXPECT_EQ(base::escaped(std::string(201, 'x')), cut);
 }
 
+TEST(Quoted, AsJsonWhateverBytesThereAre) {
+  EXPECT_EQ(base::quoted_json(""), "\"\"");
+  EXPECT_EQ(base::quoted_json("a \"b\" \\c"), "\"a \\\"b\\\" \\\\c\"");
+  EXPECT_EQ(base::quoted_json("größe ✓ 😀"), "\"größe ✓ 😀\"");
+  EXPECT_EQ(base::quoted_json(std::string("\n\0\x7f", 3)), "\"\\u000a\\u0000\\u007f\"");
+  EXPECT_EQ(base::quoted_json("\xff\xc3"), "\"\\u00ff\\u00c3\"");
+}
+
 }  // namespace
 }  // namespace kolo::base

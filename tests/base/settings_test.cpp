@@ -103,7 +103,10 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_GPU_DIRECT_BYTES", "32K"},
                            {"KOLO_SHARE_DEVICE", "1"},
                            {"KOLO_GPU_MEMORY_LIMIT", "14M"},
-                           {"KOLO_LOG_PLACEMENT", "1"}};
+                           {"KOLO_LOG_PLACEMENT", "1"},
+                           {"KOLO_RECORDER", "/records"},
+                           {"KOLO_TIMELINE", "run.json"},
+                           {"KOLO_CHECK_NAN", "1"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
@@ -142,6 +145,9 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_TRUE(settings.share_device);
   EXPECT_EQ(settings.gpu_memory_limit_bytes, 14 << 20);
   EXPECT_TRUE(settings.log_placement);
+  EXPECT_EQ(settings.recorder, "/records");
+  EXPECT_EQ(settings.timeline, "run.json");
+  EXPECT_TRUE(settings.check_nan);
   EXPECT_EQ(report(settings).size(), environment.size());
   for (const SettingReport& setting : report(settings)) {
     EXPECT_EQ(setting.source, SettingSource::environment) << setting.name;

@@ -66,9 +66,7 @@ static void on_the_default_stream(kolo_group* world, int32_t rank, kolo_tensor t
 }
 
 static void in_an_arena(kolo_group* world, int32_t rank, int32_t index, cudaStream_t stream) {
-  float numbers[COUNT];
   kolo_arena* arena = NULL;
-  kolo_handle* handle = NULL;
   kolo_tensor tensor = on_device(NULL, stream);
   int32_t contains = 0;
   OK(kolo_arena_make(world, 1 << 20, KOLO_CUDA, index, NULL, &arena));
@@ -76,14 +74,7 @@ static void in_an_arena(kolo_group* world, int32_t rank, int32_t index, cudaStre
   CHECK(tensor.data != NULL && tensor.device == KOLO_CUDA && tensor.index == index);
   OK(kolo_arena_contains(arena, tensor.data, &contains));
   CHECK(contains == 1);
-  fill(numbers, (float)rank);
-  CUDA(cudaMemcpyAsync(tensor.data, numbers, sizeof numbers, cudaMemcpyHostToDevice, stream));
-  OK(kolo_allreduce(world, "in the arena", &tensor, &tensor, NULL, &handle));
-  OK(kolo_cuda_wait_on(handle, stream));
-  CUDA(cudaMemcpyAsync(numbers, tensor.data, sizeof numbers, cudaMemcpyDeviceToHost, stream));
-  CUDA(cudaStreamSynchronize(stream));
-  holds(numbers, 1, 2);
-  OK(kolo_wait(handle, -1.0));
+  behind_a_stream(world, rank, stream, tensor);
   OK(kolo_arena_release(arena));
 }
 

@@ -6,7 +6,8 @@
 // usage: mpi_chaos FOLDER RANK SEED STEPS VICTIM KIND PHASE EVENT DELAY_US PAUSE_MS STYLE [NAME=VALUE]...
 //   FOLDER    where the facts go (facts.hpp)
 //   RANK      the variable that tells this rank's place (OMPI_COMM_WORLD_RANK)
-//   KIND      kill, stop, slow (stopped and let go after PAUSE_MS), return, exit, throw
+//   KIND      kill, stop, slow (stopped and let go after PAUSE_MS), return, exit, throw,
+//             absent (its program does nothing any more)
 //   STYLE     session (a kolo::Session), calls (kolo::init and kolo::shutdown)
 //   NAME=...  variables that Kolo shall see
 //

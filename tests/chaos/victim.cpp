@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<const char*, 8> kPhases = {"before", "mpi_init",  "init",     "first_step",
                                                 "step",   "last_step", "shutdown", "after"};
-constexpr std::array<const char*, 6> kKinds = {"kill", "stop", "slow", "return", "exit", "throw"};
+constexpr std::array<const char*, 7> kKinds = {"kill", "stop", "slow", "return", "exit", "throw", "absent"};
 
 template <class Names>
 std::size_t index_of(const Names& names, const std::string& text) {
@@ -81,6 +81,8 @@ void Victim::strike() {
     std::exit(kStatusOfExit);
   case Kind::raise:
     throw OwnFailure("the program's own failure");
+  case Kind::stay_away:
+    while (true) ::pause();
   }
 }
 

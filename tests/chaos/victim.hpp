@@ -14,7 +14,7 @@
 namespace kolo::chaos {
 
 enum class Phase : int { before, mpi_init, init, first_step, step, last_step, shutdown, after };
-enum class Kind { kill, stop, slow, give_back, exit, raise };
+enum class Kind { kill, stop, slow, give_back, exit, raise, stay_away };
 
 [[nodiscard]] const char* to_string(Phase phase) noexcept;
 [[nodiscard]] Phase phase_of(const std::string& text);

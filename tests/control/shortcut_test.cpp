@@ -229,12 +229,14 @@ TEST(Shortcut, EveryAspectOfASignatureIsInItsTag) {
 
 // Ranks of random patience, with random mistakes, which give some calls to the log at once, often several in a row. A
 // call by the log is over when all have come there, as with the log. A rank may avoid the log in the call after.
-TEST(Shortcut, ThreadsWithoutPatienceComeToTheSameVerdicts) {
-  constexpr int kRanks = 4;
-  constexpr int kCalls = kolo::testing::share_of(4000);
-  Ends ends(kRanks, 256);
-  std::vector<std::vector<bool>> avoided(kRanks);
-  std::vector<std::atomic<int>> in_log(kCalls);
+class ShortcutThreads : public ::testing::TestWithParam<int> {};
+
+TEST_P(ShortcutThreads, WithoutPatienceComeToTheSameVerdicts) {
+  const int ranks = GetParam();
+  const int calls = kolo::testing::share_of(ranks == 2 ? 40000 : 4000);
+  Ends ends(ranks, 256);
+  std::vector<std::vector<bool>> avoided(static_cast<std::size_t>(ranks));
+  std::vector<std::atomic<int>> in_log(static_cast<std::size_t>(calls));
   const auto body = [&](int rank) {
     std::minstd_rand random(static_cast<unsigned>(rank + 1));
     std::minstd_rand common(7);
@@ -246,11 +248,11 @@ TEST(Shortcut, ThreadsWithoutPatienceComeToTheSameVerdicts) {
       avoided[static_cast<std::size_t>(rank)].push_back(false);
     };
     const auto await = [&](int call) {
-      while (in_log[static_cast<std::size_t>(call)].load() < kRanks) std::this_thread::yield();
+      while (in_log[static_cast<std::size_t>(call)].load() < ranks) std::this_thread::yield();
       is_over = true;
     };
-    for (int call = 0; call < kCalls; ++call) {
-      const std::vector<int> input(call % 2 == 0 ? 3 : 40, call * kRanks + rank);
+    for (int call = 0; call < calls; ++call) {
+      const std::vector<int> input(call % 2 == 0 ? 3 : 40, call * ranks + rank);
       const std::size_t bytes = input.size() * sizeof(int);
       const unsigned mood = static_cast<unsigned>(random()) % 16;
       const bool is_run =
@@ -274,19 +276,22 @@ TEST(Shortcut, ThreadsWithoutPatienceComeToTheSameVerdicts) {
         continue;
       }
       avoided[static_cast<std::size_t>(rank)].push_back(true);
-      for (int other = 0; other < kRanks; ++other) {
-        const std::vector<int> expected(input.size(), call * kRanks + other);
+      for (int other = 0; other < ranks; ++other) {
+        const std::vector<int> expected(input.size(), call * ranks + other);
         ASSERT_EQ(std::memcmp(place(end, other, bytes), expected.data(), bytes), 0) << "call " << call;
       }
     }
   };
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(body, rank);
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);
   for (std::thread& thread : threads) thread.join();
   for (const auto& of_rank : avoided) EXPECT_EQ(of_rank, avoided.front());
   const std::set<bool> met(avoided.front().begin(), avoided.front().end());
   EXPECT_EQ(met.size(), 2U) << "both verdicts";
 }
+
+// Two have a CPU each, and meet at any instruction; four share them, and meet where one is interrupted.
+INSTANTIATE_TEST_SUITE_P(Ranks, ShortcutThreads, ::testing::Values(2, 4));
 
 }  // namespace
 }  // namespace kolo::control

@@ -205,7 +205,7 @@ class Machine {
   std::map<void*, std::shared_ptr<Event>> events;
   std::vector<HostThreadPtr> threads;
   std::map<const void*, VectorClock> handed_over;
-  std::map<int, VectorClock> gone;  // what streams have done that are no more, by device
+  std::map<int, VectorClock> gone;      // what streams have done that are no more, by device
   std::uintptr_t next_handle = 0x1001;  // odd: no pointer to anything
   unsigned next_stream = 1;
   unsigned next_event = 1;

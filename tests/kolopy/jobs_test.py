@@ -384,7 +384,7 @@ class Processes(unittest.TestCase):
                 try:
                     kolo.shutdown()
                 except kolo.InvalidArgumentError as error:
-                    return "ends when" in str(error)
+                    return "whoever made it ends it" in str(error)
             assert kolo.run_local(1, shuts_down) == [True]
             assert not kolo.is_initialized()
             """)

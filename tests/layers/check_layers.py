@@ -25,15 +25,19 @@ from pathlib import Path, PurePosixPath
 # its own, and may include only what that says.
 GROUND = {"public", "base"}
 SHARED = GROUND | {"core"}
-INTERFACES = SHARED | {"control", "data", "data/kernels", "data/p2p", "transport"}
+RECORDER = {"recorder"}
+INTERFACES = SHARED | RECORDER | {"control", "data", "data/kernels", "data/p2p", "transport"}
 BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "transport/ucx",
-                          "bootstrap", "launch", "mpi", "engine"}
+                          "bootstrap", "launch", "mpi", "engine", "why", "timeline"}
 EVERYTHING = BELOW_API | {"api", "optimizer", "checkpoint", "libtorch", "c10d", "python", "lightgbm", "c"}
 
 MAY_INCLUDE = {
     "public": {"public"},
     "base": {"public"},
     "data/kernels": GROUND,
+    "recorder": GROUND,
+    "why": SHARED | RECORDER,
+    "timeline": SHARED | RECORDER,
     "core": GROUND,
     "control": SHARED,
     "control/tcp": SHARED | {"control"},
@@ -50,7 +54,8 @@ MAY_INCLUDE = {
     "mpi": SHARED | {"transport", "bootstrap"},
     "engine": INTERFACES,
     "api": BELOW_API,
-    **{module: {"public"} for module in ("optimizer", "checkpoint", "libtorch", "c10d", "lightgbm", "c")},
+    **{module: {"public"} for module in ("optimizer", "checkpoint", "libtorch", "c10d", "lightgbm")},
+    "c": GROUND,
     "python": {"public", "c10d"},
     **{module: {"public"} for module in ("tools", "examples")},
     "bench": {"public", "examples"},
@@ -81,7 +86,7 @@ VENDORS = [
     ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
     ("boost.container", r"boost/container", LIBRARY),
     ("boost.circular_buffer", r"boost/circular_buffer", LIBRARY),
-    ("nlohmann", r"nlohmann/", ("src/tools/", "bench/", "tests/")),
+    ("nlohmann", r"nlohmann/", ("src/tools/", "src/libtorch/", "bench/", "tests/")),
     ("googletest", r"(gtest|gmock)/", ("tests/",)),
     ("google-benchmark", r"benchmark/", ("bench/micro/",)),
 ]

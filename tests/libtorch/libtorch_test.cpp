@@ -3,7 +3,7 @@
 // kolo::libtorch, by its public API alone. Ranks are threads of this process; with --in-job, which mpirun is given, the
 // same tests run on the job's processes, however many.
 //
-// One file for all tests: LibTorch's headers take longer to compile than these tests do.
+// Few files for all tests: LibTorch's headers take longer to compile than these tests do.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,44 +35,17 @@
 #include <kolo/kolo.hpp>
 #include <kolo/libtorch.hpp>
 
+#include "tests/libtorch/ranks.hpp"
 #include "tests/optimizer/errors.hpp"
 
 namespace {
 
 namespace kt = kolo::libtorch;
 using kolo::test::error_of;
-
-bool in_job = false;
-
-// As many threads as asked for, or this job's processes.
-void on_ranks(int threads, const std::function<void()>& body) {
-  if (in_job) {
-    body();
-  } else {
-    kolo::run_local(threads, body, kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "60"));
-  }
-}
-
-// Numbers that look random and are the same everywhere: LibTorch's generator is one for all threads.
-torch::Tensor numbers(std::vector<std::int64_t> sizes, double seed, torch::ScalarType type = torch::kDouble) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : sizes) {
-    count *= size;
-  }
-  return torch::sin(torch::arange(count, torch::kDouble) * 1.7 + seed).reshape(sizes).to(type);
-}
-
-void fill(const torch::nn::Module& module, double seed) {
-  const torch::NoGradGuard no_grad;
-  for (const auto& parameter : module.parameters()) {
-    parameter.copy_(0.3 * numbers(parameter.sizes().vec(), ++seed));
-  }
-}
-
-bool same_on_all_ranks(const torch::Tensor& tensor) {
-  const torch::Tensor all = kt::allgather(tensor.detach().unsqueeze(0));
-  return torch::equal(all, tensor.detach().unsqueeze(0).expand_as(all));
-}
+using kolo::test::fill;
+using kolo::test::numbers;
+using kolo::test::on_ranks;
+using kolo::test::same_on_all_ranks;
 
 // Two layers, and one between them for rows that ask for it.
 struct Net : torch::nn::Module {
@@ -872,8 +845,8 @@ TEST(Tensors, TheSamplerDealsEveryRowOnceAnEpoch) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  in_job = argc > 1 && std::string(argv[1]) == "--in-job";
-  if (!in_job) {
+  kolo::test::in_job = argc > 1 && std::string(argv[1]) == "--in-job";
+  if (!kolo::test::in_job) {
     return RUN_ALL_TESTS();
   }
   GTEST_FLAG_SET(output, "");  // the reports of several processes would overwrite each other

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -80,6 +81,16 @@ struct Model {
     }
   }
 
+  /// Puts the gradients elsewhere, and zeroes them.
+  void move_gradients() {
+    for (std::size_t t = 0, i = 0; t < list.size(); ++t) {
+      if (!list[t].gradient) continue;
+      gradients[i] = std::vector<T>(gradients[i].size());
+      list[t].gradient = kolo::view(gradients[i].data(), shapes[i]);
+      ++i;
+    }
+  }
+
   std::vector<Shape> shapes;
   std::vector<std::vector<T>> values, gradients;
   std::vector<T> buffer;
@@ -116,38 +127,70 @@ struct Trainer {
   std::function<void()> join;
 };
 
+/// Trains with a sharded optimizer of stage 2: gradients lie elsewhere in every step.
+template <class T, class Optimizer, class Body>
+void train_in_stage_2(Model<T>& model, Optimizer& optimizer, const Body& body) {
+  std::vector<bool> is_ready(model.list.size());
+  const auto ready = [&](std::size_t i) {
+    is_ready[i] = true;
+    optimizer.gradient_ready(i, *model.list[i].gradient);
+  };
+  const auto step = [&] {
+    for (std::size_t i = model.list.size(); i-- > 0;) {
+      if (model.list[i].gradient && !is_ready[i]) ready(i);
+    }
+    is_ready.assign(model.list.size(), false);
+    const bool has_stepped = optimizer.step();
+    EXPECT_EQ(optimizer.is_free(0), has_stepped);
+    return has_stepped;
+  };
+  const auto zero = [&] {
+    optimizer.zero_grad();
+    if (optimizer.is_free(0)) model.move_gradients();
+  };
+  body(Trainer<T>{model, [&](std::size_t n) { optimizer.begin_micro_step(n); }, ready, step,
+                  [&] { return optimizer.flush(); }, zero, [&] { optimizer.join(); }});
+}
+
 /// Runs `body` with both optimizers on equal models, and compares the values afterwards.
 template <class T, class Make, class Body>
 void expect_equal(const World& world, const Make& make, const kolo::DistributedOptimizerOptions& options,
                   const Body& body, bool in_arena = false) {
   run(world, [&] {
-    Model<T> replicated, sharded;
+    Model<T> replicated;
+    const auto join = [] { kolo::join(); };
     {
       auto optimizer = make(Span<const Parameter>(replicated.list));
       kolo::DistributedOptimizer distributed(optimizer, replicated.list, options);
-      const auto join = [] { kolo::join(); };
       body(Trainer<T>{replicated, [&](std::size_t n) { distributed.begin_micro_step(n); },
                       [&](std::size_t i) { distributed.gradient_ready(i); }, [&] { return distributed.step(); },
                       [&] { return distributed.flush(); }, [&] { distributed.zero_grad(); }, join});
     }
-    {
+    for (const int stage : {0, 1, 2}) {
+      Model<T> sharded;
       std::optional<kolo::GradientArena> arena;
-      if (in_arena) arena.emplace(sharded.list);
+      if (in_arena && stage < 2) arena.emplace(sharded.list);
       kolo::ShardedOptimizer distributed(
-          sharded.list, make, kolo::ShardedOptimizerOptions().with_reduction(options).with_gather_late(in_arena));
-      body(Trainer<T>{sharded, [&](std::size_t n) { distributed.begin_micro_step(n); },
-                      [&](std::size_t i) { distributed.gradient_ready(i); }, [&] { return distributed.step(); },
-                      [&] { return distributed.flush(); }, [&] { distributed.zero_grad(); },
-                      [&] { distributed.join(); }});
+          sharded.list, make,
+          kolo::ShardedOptimizerOptions().with_stage(stage).with_reduction(options).with_gather_late(in_arena));
+      if (stage == 2) {
+        train_in_stage_2(sharded, distributed, body);
+      } else {
+        body(Trainer<T>{sharded, [&](std::size_t n) { distributed.begin_micro_step(n); },
+                        [&](std::size_t i) { distributed.gradient_ready(i); }, [&] { return distributed.step(); },
+                        [&] { return distributed.flush(); }, [&] { distributed.zero_grad(); },
+                        stage == 0 ? std::function<void()>(join) : std::function<void()>([&] { distributed.join(); })});
+      }
       distributed.wait_parameters();
+      // A rank that joined did not see the last steps of the others where all have the whole state.
+      for (std::size_t t = 0; t < sharded.values.size(); ++t) {
+        std::vector<T> wanted = replicated.values[t], got = sharded.values[t];
+        kolo::broadcast("wanted", kolo::view(wanted.data(), wanted.size()), kolo::size() - 1);
+        if (stage == 0) kolo::broadcast("got", kolo::view(got.data(), got.size()), kolo::size() - 1);
+        ASSERT_EQ(got, wanted) << "tensor " << t << ", rank " << kolo::rank() << ", stage " << stage;
+      }
+      EXPECT_EQ(sharded.buffer, (std::vector<T>{1, 2, 3}));
     }
-    // A rank that joined did not see the last steps of the others' DistributedOptimizer.
-    for (std::size_t t = 0; t < sharded.values.size(); ++t) {
-      std::vector<T> wanted = replicated.values[t];
-      kolo::broadcast("wanted", kolo::view(wanted.data(), wanted.size()), kolo::size() - 1);
-      ASSERT_EQ(sharded.values[t], wanted) << "tensor " << t << ", rank " << kolo::rank();
-    }
-    EXPECT_EQ(sharded.buffer, (std::vector<T>{1, 2, 3}));
   });
 }
 
@@ -309,6 +352,71 @@ TEST(ShardedOptimizer, KeepsItsPartOfTheState) {
   });
 }
 
+/// A bfloat16 is the upper half of a float32. Rounds towards zero.
+void cast_bfloat16(const kolo::TensorView& from, const kolo::TensorView& to) {
+  for (std::int64_t i = 0; i < from.elements(); ++i) {
+    if (to.dtype() == kolo::DType::float32) {
+      const std::uint32_t bits = std::uint32_t{static_cast<const std::uint16_t*>(from.data())[i]} << 16U;
+      std::memcpy(static_cast<float*>(to.data()) + i, &bits, sizeof bits);
+    } else {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, static_cast<const float*>(from.data()) + i, sizeof bits);
+      static_cast<std::uint16_t*>(to.data())[i] = static_cast<std::uint16_t>(bits >> 16U);
+    }
+  }
+}
+
+// Steps that 16 bits are too coarse for add up in the copies; clipped and scaled as any; in all stages, and saved.
+TEST(ShardedOptimizer, StepsCopiesOfValuesThatHave16Bits) {
+  for (const int stage : {0, 1, 2}) {
+    run({3, 0}, [&] {
+      std::vector<kolo::BFloat16> values(5, {0x3f80}), gradients(5);  // 1.0
+      const kolo::TensorView view = kolo::view(gradients);
+      const std::vector<Parameter> list{{"w", kolo::view(values), view}};
+      const kolo::ShardedOptimizerOptions options =
+          kolo::ShardedOptimizerOptions().with_stage(stage).with_cast(cast_bfloat16).with_max_norm(100);
+      const auto make = [](Span<const Parameter> mine) {
+        for (const Parameter& piece : mine) EXPECT_EQ(piece.value.dtype(), kolo::DType::float32);
+        return kolo::Sgd(mine, kolo::SgdOptions().with_learning_rate(1.0 / 4096));
+      };
+      kolo::LossScaler scaler(kolo::LossScalerOptions().with_initial_scale_power(1).with_loss_scale_window(1000));
+      kolo::ShardedOptimizer optimizer(list, make, options);
+      for (int step = 0; step < 16; ++step) {
+        optimizer.zero_grad();
+        const bool overflows = step == 3 && kolo::rank() == 1;
+        for (kolo::BFloat16& x : gradients) x = {static_cast<std::uint16_t>(overflows ? 0x7f80 : 0x4000)};  // 2.0
+        if (stage == 2) optimizer.gradient_ready(0, view);
+        EXPECT_EQ(optimizer.step(scaler), step != 3);
+      }
+      // 2 / scale is 1, and from the overflow on 2: 3 steps of 1 and 12 of 2 fourthousandths.
+      for (const kolo::NamedView& one : optimizer.state()) {
+        if (one.name != "master/w") continue;
+        for (std::int64_t i = 0; i < one.view.elements(); ++i) {
+          EXPECT_EQ(static_cast<const float*>(one.view.data())[i], 1 - 27.0F / 4096);
+        }
+      }
+      for (const kolo::BFloat16& x : values) EXPECT_EQ(x.bits, 0x3f7e);  // 0.9934..., cut off
+      EXPECT_NEAR(optimizer.norm().value(), 2 * std::sqrt(5.0), 1e-6);
+    });
+  }
+}
+
+TEST(ShardedOptimizer, TellsWhereAGradientMayNotBePlaced) {
+  run({2, 0}, [] {
+    Model<float> model;
+    kolo::ShardedOptimizer optimizer(model.list, sgd, kolo::ShardedOptimizerOptions().with_stage(2));
+    std::vector<float> few(3);
+    EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { optimizer.gradient_ready(0, kolo::view(few)); }),
+              "DistributedOptimizer: place(0): \"w0\" is float32 [7, 13] on the CPU; the memory is float32 [3] on cpu");
+    EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { optimizer.gradient_ready(2, kolo::view(few)); }),
+              "DistributedOptimizer: place(2): there is no gradient of this number whose memory may change");
+    optimizer.gradient_ready(0, *model.list[0].gradient);
+    EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { optimizer.gradient_ready(0, *model.list[0].gradient); }),
+              "DistributedOptimizer: place(0): \"w0\" is being reduced, or was; the next step is the time for it");
+    optimizer.step();
+  });
+}
+
 TEST(ShardedOptimizer, GathersLateByParameter) {
   run({3, 0}, [] {
     Model<float> now, late;
@@ -358,6 +466,8 @@ TEST(ShardedOptimizer, RefusesWhatItCannotDo) {
     };
     EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, made_with(kolo::ShardedOptimizerOptions().with_max_norm(0))),
               "ShardedOptimizer: max_norm is 0.000000; it must be more than 0");
+    EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, made_with(kolo::ShardedOptimizerOptions().with_stage(3))),
+              "ShardedOptimizer: stage is 3; it must be 0, 1 or 2");
     kolo::ShardedOptimizer optimizer(model.list, sgd);
     optimizer.gradient_ready(0);
     EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { optimizer.join(); }),

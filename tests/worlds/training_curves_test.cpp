@@ -110,6 +110,20 @@ TEST(TrainingCurves, GradientsSentAs16BitsLearnAsWell) {
   }
 }
 
+TEST(TrainingCurves, GradientsInBlocksOf8BitsLearnAsWell) {
+  for (const std::string optimizer : {"sgd", "adamw"}) {
+    TrainOptions options = small(kEpochsOf16Bits);
+    options.optimizer = optimizer;
+    if (optimizer == "adamw") options.learning_rate = 0.001;
+    const TrainResult alone = train_on<float>(1, 0, options);
+    options.compression = kolo::Compression::int8_blocks;
+    const TrainResult together = train_on<float>(4, 0, options);
+    EXPECT_GE(together.accuracy, alone.accuracy - 0.005) << optimizer;
+    EXPECT_LE(std::abs(together.losses.back() / alone.losses.back() - 1), 0.05) << optimizer;
+    EXPECT_NE(together.weights_hash, alone.weights_hash) << "something was rounded";
+  }
+}
+
 // A loop of its own, over batches of 50 rows that 4 ranks share as 20, 15, 10 and 5.
 std::vector<double> uneven_losses(int ranks) {
   std::vector<double> losses;

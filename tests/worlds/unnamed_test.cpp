@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <random>
 #include <string>
 #include <thread>
@@ -298,6 +299,34 @@ TEST(UnnamedOfSeveralThreads, AreAllMade) {
         if (kolo::testing::has(record.message, {"more than one thread makes unnamed calls in the world"})) ++said;
       }));
   EXPECT_EQ(said, 2) << "once on each rank";
+}
+
+/// A thread sleeps on a call that has no number yet, and another thread's blocking call gives it one. The thread
+/// sanitizer judges it.
+TEST(UnnamedOfSeveralThreads, MayBeWaitedForBeforeItHasItsNumber) {
+  constexpr int kRounds = 20;
+  for (int round = 0; round < kRounds; ++round) {
+    std::promise<void> has_begun;
+    kolo::run_local(
+        2,
+        [&has_begun] {
+          kolo::Context& context = kolo::current_context();
+          const auto blocking = [&context] {
+            int x = 1;
+            kolo::allreduce(context, kolo::view(&x, 1), ReduceOp::sum);
+            EXPECT_EQ(x, 2);
+          };
+          if (kolo::rank() == 1) has_begun.get_future().wait();
+          std::thread other(blocking);
+          int x = 1;
+          kolo::Handle behind = kolo::allreduce_async(context, kolo::view(&x, 1), ReduceOp::sum);
+          if (kolo::rank() == 0) has_begun.set_value();
+          behind.wait();
+          EXPECT_EQ(x, 2);
+          other.join();
+        },
+        kolo::Options{}.with_setting("KOLO_SPIN_US", "0"));
+  }
 }
 
 /// Call 3 has another shape on rank 1. It fails at once, on all, and the others run.

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of scripts/chaos: starts the job, waits until its ranks have ended, cleans up, and says what was left."""
 import os
+import shlex
 import signal
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import judge as judging
+from . import why
 
 ROOT = Path(__file__).resolve().parents[3]
 MARK = "CHAOS_RUN"  # in the environment of every process of a run, whatever becomes of its parents
@@ -24,6 +26,7 @@ class Outcome:
     mpirun_status: int  # None: it had to be ended
     seconds: float
     broken_pipes: int = 0  # survivors that were ended so (judge.ended_by_broken_pipe)
+    sayings: list = field(default_factory=list)  # of kolo-why, with what is wrong with each: (saying, complaints)
 
 
 def can_make_hosts():
@@ -45,9 +48,9 @@ def environment(mark, folder, transport):
 
 def command(plan, program, folder):
     """--enable-recovery: mpirun would end the survivors, too."""
-    rank = [str(program), *plan.arguments(folder)]
+    rank = [str(program), *plan.arguments(folder), f"KOLO_RECORDER={folder}/recorders"]
     if plan.start == "hosts":
-        line = " ".join(["exec $KOLO_MPIRUN -x KOLO_TRANSPORT --enable-recovery -np", str(plan.ranks), *rank])
+        line = " ".join(["exec $KOLO_MPIRUN -x KOLO_TRANSPORT --enable-recovery -np", str(plan.ranks), *map(shlex.quote, rank)])
         return [str(ROOT / "scripts/with-hosts"), str(len(plan.nodes)), "--slots", str(plan.per_node), "--shell", line]
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np", str(plan.ranks), *rank]
 
@@ -93,8 +96,9 @@ def wait_until(condition, seconds):
 
 
 class Run:
-    def __init__(self, plan, program, folder, transport):
+    def __init__(self, plan, program, folder, transport, asks_why):
         self.plan, self.program, self.folder, self.transport = plan, program, folder, transport
+        self.asks_why, self.said_while_stopped = asks_why, None
         self.mark = f"{plan.seed}.{os.getpid()}"
 
     def facts(self):
@@ -111,6 +115,7 @@ class Run:
             self.wait_for_survivors(begin, launcher)
             facts = self.facts()
             complaints, phase = judging.judge(self.plan, facts)
+            sayings = self.judge_why(facts, phase) if self.asks_why else []
             status = self.end(launcher, facts)
             complaints += [f"process {pid} ({name}) is left" for pid, name in self.kill_what_is_left().items()]
             complaints += [f"{SHARED}/{name} is left" for name in sorted(set(os.listdir(SHARED)) - shared)
@@ -118,7 +123,29 @@ class Run:
             output.seek(0)
             return Outcome(self.plan, phase, complaints, self.record(facts, output.read()), status,
                            time.monotonic() - begin,
-                           sum(judging.ended_by_broken_pipe(self.plan, one) for one in facts))
+                           sum(judging.ended_by_broken_pipe(self.plan, one) for one in facts), sayings)
+
+    def ask_why(self, kind):
+        return why.ask(self.program.with_name("kolo-why"), f"{self.folder}/recorders", kind)
+
+    def ask_while_stopped(self, facts):
+        """Of a victim that is stopped for a while: if it was so all the time."""
+        victim = facts[self.plan.victim]
+        if self.plan.kind != "slow" or self.said_while_stopped or not victim.first("HIT") or victim.first("CONTINUED"):
+            return
+        if state_of(victim.first("PROCESS")[1]) != "T":
+            return
+        said = self.ask_why("slow")
+        if not self.facts()[self.plan.victim].first("CONTINUED"):
+            self.said_while_stopped = said
+
+    def judge_why(self, facts, phase):
+        sayings = [self.said_while_stopped] if self.plan.kind == "slow" else [self.ask_why(self.plan.kind)]
+        if self.plan.kind == "kill":
+            recorders = f"{self.folder}/recorders"
+            sayings.append(why.ask_without_host(self.program.with_name("kolo-why"), recorders, self.plan))
+        was_told = any(one.of("TOLD") for one in facts)
+        return [(said, why.judge(self.plan, phase, was_told, said)) for said in sayings if said]
 
     def wait_for_survivors(self, begin, launcher):
         """Until all have ended that can, or their time is over."""
@@ -126,7 +153,9 @@ class Run:
             facts = self.facts()
             blow = facts[self.plan.victim].first("HIT")
             waits_for = [one for rank, one in enumerate(facts)
-                         if not (blow and self.plan.kind == "stop" and rank == self.plan.victim)]
+                         if not (blow and self.plan.kind in ("stop", "absent") and rank == self.plan.victim)]
+            if self.asks_why:
+                self.ask_while_stopped(facts)
             if all(one.first("EXIT") for one in waits_for):
                 return
             limit = blow[0] + judging.LIMIT_S if blow else begin + judging.LIMIT_OF_START_S
@@ -137,7 +166,7 @@ class Run:
     def end(self, launcher, facts):
         """Ends a victim that is stopped, and mpirun, which does not end by itself after most failures."""
         stopped = facts[self.plan.victim].first("PROCESS")
-        if stopped and self.plan.kind == "stop":
+        if stopped and self.plan.kind in ("stop", "absent"):
             send([int(stopped[1])], signal.SIGKILL)
         if wait_until(lambda: launcher.poll() is not None, 0.5):
             return launcher.returncode
@@ -170,6 +199,6 @@ class Run:
         return "\n".join(lines)
 
 
-def run(plan, program, transport):
+def run(plan, program, transport, asks_why=False):
     with tempfile.TemporaryDirectory(prefix="kolo-chaos-", ignore_cleanup_errors=True) as folder:
-        return Run(plan, program, folder, transport).go()
+        return Run(plan, program, folder, transport, asks_why).go()

@@ -3,7 +3,7 @@
 
 The victim's phase is the one that it was hit in, which the rank notes down, not the one that was aimed at.
 
-  phase                    kill, stop, return, exit, throw         slow
+  phase                    kill, stop, return, exit, throw, absent  slow
   before, mpi_init, init   every survivor fails                    all complete
   first_step, step         every survivor is told who it was       all complete
   last_step, shutdown      told who it was, or complete            all complete
@@ -25,7 +25,7 @@ TOLD_STATUS = 10
 FAILS, TOLD, MAY, COMPLETES = "fails", "told", "may", "completes"
 EXPECTED = {"before": FAILS, "mpi_init": FAILS, "init": FAILS, "first_step": TOLD, "step": TOLD, "last_step": MAY,
             "shutdown": MAY, "after": COMPLETES}
-CODES = {"kill": ("rank_lost",), "stop": ("timeout",), "return": ("rank_lost", "user_exception"), "exit": ("rank_lost",),
+CODES = {"kill": ("rank_lost",), "stop": ("timeout",), "absent": ("timeout",), "return": ("rank_lost", "user_exception"), "exit": ("rank_lost",),
          "throw": ("rank_lost", "user_exception")}
 
 LATE = "did not reach the step"  # of the start

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 
 PHASES = ("before", "mpi_init", "init", "first_step", "step", "last_step", "shutdown", "after")
 KINDS = ("kill", "stop", "slow", "return", "exit", "throw")
+KINDS_FOR_WHY = (*KINDS, "absent")
 STARTS = ("node", "virtual", "hosts")
 
 # Runs of consecutive seeds go through all of these: every kind in every phase, most of them amid the steps.
 CELLS = ([(phase, kind) for phase in ("before", "first_step", "step", "step", "step", "last_step") for kind in KINDS] +
          [(phase, kind) for phase in ("mpi_init", "init", "init") for kind in ("kill", "stop", "slow")] +
          [(phase, kind) for phase in ("shutdown", "after") for kind in ("kill", "stop", "slow", "exit")])
+
+# Where kolo-why is judged: also a rank that never submits anything more, from some moment amid the steps.
+CELLS_FOR_WHY = CELLS + [(phase, "absent") for phase in ("first_step", "step", "step", "last_step")]
 
 # What is known not to go as expected yet, and why: (phase, kind) that a run aims at. Such runs are left out, unless asked
 # for, and the docs say so (docs/writing-a-trainer.md).
@@ -62,7 +66,7 @@ def is_left_out(seed):
 
 
 def delay_of(draw, phase, kind):
-    if kind in ("return", "exit", "throw"):
+    if kind in ("return", "exit", "throw", "absent"):
         return 0  # they are what the main thread does
     if phase == "mpi_init":
         return draw.randrange(150_000)
@@ -86,8 +90,9 @@ def settings_of(draw, start, per_node):
     return tuple((name, str(value)) for name, value in settings.items())
 
 
-def plan_of(seed, starts=STARTS):
-    phase, kind = CELLS[seed % len(CELLS)]
+def plan_of(seed, starts=STARTS, cells=None):
+    cells = cells or CELLS
+    phase, kind = cells[seed % len(cells)]
     draw = random.Random(seed)
     start = draw.choices(STARTS, (45, 40, 15))[0]
     if start not in starts:

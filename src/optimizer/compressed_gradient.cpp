@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optimizer/compressed_gradient.hpp"
+
+#include <cstring>
+
+#include "optimizer/blocks.hpp"
+#include "optimizer/elements.hpp"
+
+namespace kolo::optimizer {
+namespace {
+
+TensorView row(Tensor& bytes, std::int64_t first, std::int64_t count) {
+  return {static_cast<std::byte*>(bytes.data()) + first, DType::uint8, Shape{count}};
+}
+
+Tensor zeros(DType dtype, std::int64_t count) {
+  Tensor tensor(dtype, Shape{count});
+  fill_zero(tensor.view());
+  return tensor;
+}
+
+// Elements of a view in one row.
+TensorView stretch_of(const TensorView& view, std::int64_t first, std::int64_t count) {
+  return {static_cast<std::byte*>(view.data()) + first * static_cast<std::int64_t>(size_of(view.dtype())), view.dtype(),
+          Shape{count}};
+}
+
+}  // namespace
+
+CompressedGradient::CompressedGradient(const Group& group, const std::string& name, const TensorView& gradient,
+                                       bool gathers, const DistributedOptimizerOptions& options, int priority)
+    : group_(group), own_(static_cast<std::size_t>(rank(group))) {
+  const std::int64_t ranks = size(group), each = gradient.elements() / ranks, larger = gradient.elements() % ranks;
+  std::int64_t first = 0, at = 0;
+  std::vector<std::int64_t> splits;
+  for (std::int64_t i = 0; i < ranks; ++i) {  // as piece_of
+    const std::int64_t elements = each + (i < larger ? 1 : 0);
+    parts_.push_back({elements, first, at});
+    splits.push_back(encoded_bytes(elements));
+    first += elements;
+    at += splits.back();
+  }
+  const Part& own = parts_[own_];
+  lost_here_ = zeros(DType::float32, gradient.elements());
+  lost_piece_ = zeros(DType::float32, own.elements);
+  outgoing_ = zeros(DType::uint8, at);
+  incoming_ = zeros(DType::uint8, splits[own_] * ranks);
+  AlltoallOptions exchange;
+  exchange.timeout = options.timeout;
+  exchange.priority = priority;
+  exchange_ = prepare(group, name, Call::alltoall_into(outgoing_.view(), incoming_.view(), splits, exchange));
+  if (gathers) {
+    AllgatherOptions gather;
+    gather.timeout = options.timeout;
+    gather.priority = priority;
+    gather_ = prepare(group, name + " (sum)",
+                      Call::allgather_into(row(outgoing_, own.at, splits[own_]), outgoing_.view(), gather));
+  }
+  ReduceScatterOptions collect;
+  collect.timeout = options.timeout;
+  const TensorView all = lost_here_.view();
+  collect_ = prepare(group, name + " (lost)",
+                     Call::reduce_scatter_into(all, stretch_of(all, own.first, own.elements), collect));
+}
+
+Handle CompressedGradient::start(const TensorView& gradient) {
+  for (const Part& part : parts_) {
+    encode(stretch_of(gradient, part.first, part.elements), lost_here() + part.first, outgoing(part));
+  }
+  return exchange_.start();
+}
+
+void CompressedGradient::sum(const TensorView& piece) {
+  const std::int64_t bytes = encoded_bytes(parts_[own_].elements);
+  for (std::size_t from = 0; from < parts_.size(); ++from) {
+    decode(bytes_of(incoming_) + static_cast<std::int64_t>(from) * bytes, piece,
+           from == 0 ? Decoding::replaces : Decoding::adds);
+  }
+  auto* const lost = static_cast<float*>(lost_piece_.data());
+  with_type(piece, [&](auto zero) {
+    using T = decltype(zero);
+    std::size_t i = 0;
+    for (T& element : elements<T>(piece)) element += static_cast<T>(lost[i++]);
+  });
+  fill_zero(lost_piece_.view());
+}
+
+Handle CompressedGradient::start_gather(const TensorView& piece, double divisor) {
+  encode(piece, static_cast<float*>(lost_piece_.data()), outgoing(parts_[own_]));
+  scale(lost_piece_.view(), divisor);
+  return gather_.start();
+}
+
+void CompressedGradient::finish(const TensorView& gradient) const {
+  const auto* const all = static_cast<const std::byte*>(outgoing_.data());
+  for (const Part& part : parts_) {
+    decode(all + part.at, stretch_of(gradient, part.first, part.elements), Decoding::replaces);
+  }
+}
+
+TensorView CompressedGradient::lost() {
+  collect_.start().wait();
+  const Part& own = parts_[own_];
+  auto* const lost = static_cast<float*>(lost_piece_.data());
+  for (std::int64_t i = 0; i < own.elements; ++i) lost[i] += lost_here()[own.first + i];
+  fill_zero(lost_here_.view());
+  return lost_piece_.view();
+}
+
+}  // namespace kolo::optimizer

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reduction of a gradient that travels in blocks of 8 bits (optimizer/blocks.hpp). Each rank sends every other its
+// piece of the gradient, encoded; sums the pieces that it gets; and, if all ranks are to have all of it, encodes the
+// sum and gathers. It is no wire format of collectives: a sum of encoded numbers must be encoded anew, and what both
+// encodings lose must be kept for the next step (error feedback: Seide and others, "1-Bit Stochastic Gradient Descent",
+// 2014), which only the optimizer can.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <kolo/call.hpp>
+#include <kolo/context.hpp>
+#include <kolo/distributed_optimizer.hpp>
+#include <kolo/types.hpp>
+
+namespace kolo::optimizer {
+
+class CompressedGradient {
+ public:
+  /// Of a gradient of this type and shape. `gathers`: every rank gets all of it. Reserves the names `name` and, with
+  /// "(sum)" and "(lost)" behind it, two more.
+  CompressedGradient(const Group& group, const std::string& name, const TensorView& gradient, bool gathers,
+                     const DistributedOptimizerOptions& options, int priority);
+
+  /// Encodes the gradient and starts to exchange it.
+  Handle start(const TensorView& gradient);
+  /// After that: the sum of all ranks' pieces.
+  void sum(const TensorView& piece);
+  /// After that: encodes the piece, `divisor` of which are a sum, and starts to gather it; and after that, all of it.
+  Handle start_gather(const TensorView& piece, double divisor);
+  void finish(const TensorView& gradient) const;
+
+  /// Of this rank's piece: what the encodings of all ranks have lost of the sum. Collective. To be saved or
+  /// overwritten.
+  TensorView lost();
+
+ private:
+  struct Part {
+    std::int64_t elements, first, at;  // how many, from which one on; and where they lie, encoded
+  };
+  [[nodiscard]] std::byte* outgoing(const Part& part) { return bytes_of(outgoing_) + part.at; }
+  static std::byte* bytes_of(Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
+  float* lost_here() { return static_cast<float*>(lost_here_.data()); }
+
+  const Group group_;
+  std::vector<Part> parts_;  // by rank
+  const std::size_t own_;
+  Tensor lost_here_;   // by this rank's first encoding, of all elements
+  Tensor lost_piece_;  // of the sum, of this rank's piece
+  Tensor outgoing_, incoming_;
+  Prepared exchange_, gather_, collect_;
+};
+
+}  // namespace kolo::optimizer

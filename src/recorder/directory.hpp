@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where recorders lie: a directory for each job, in it a file for each rank ("rank.3"), mode 0600.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/settings.hpp"
+
+namespace kolo::recorder {
+
+/// Jobs that are kept, the newest ones. Those that run count, and are never removed.
+inline constexpr std::size_t kJobsKept = 16;
+
+/// KOLO_RECORDER is "off".
+[[nodiscard]] bool is_off(const std::string& setting);
+
+/// Where jobs lie under this setting: the directory that it names, else "kolo" in the user's runtime directory
+/// (XDG_RUNTIME_DIR), else "kolo-<uid>" in TMPDIR, or in /tmp.
+[[nodiscard]] std::string directory_of(const std::string& setting, const base::Lookup& environment);
+
+/// A name for a job that begins now in this process, which no other job has.
+[[nodiscard]] std::string new_job();
+/// Whether it is one that `new_job` makes; another process has sent it.
+[[nodiscard]] bool is_job(std::string_view name);
+
+/// Makes the job's directory, for this user alone, and returns the path of the rank's file in it. Throws Error
+/// (transport): it cannot be made, or belongs to somebody else.
+[[nodiscard]] std::string file_for(const std::string& directory, const std::string& job, int rank);
+
+/// Jobs in the directory, the newest first.
+[[nodiscard]] std::vector<std::string> jobs_in(const std::string& directory);
+/// The files of a job, by rank; what has other names is left out.
+[[nodiscard]] std::vector<std::string> files_of(const std::string& job_directory);
+
+/// Removes jobs that have ended, so that with one more at most kJobsKept are left. What is no recorder stays.
+void remove_old(const std::string& directory) noexcept;
+
+}  // namespace kolo::recorder

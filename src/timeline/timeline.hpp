@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A timeline: the recorder's events as a file for Perfetto or chrome://tracing (Chrome's trace events, as an array of
+// JSON). All ranks of a machine append whole lines to one file, so it opens whatever becomes of a rank: the format
+// allows the end of the array to be missing.
+//
+//   process     a rank
+//   row         a tensor; in it `negotiate` from when the engine took the request until all ranks had submitted it,
+//               then the collective until its batch is done
+//   `program`   when threads of the program slept inside Kolo
+//   `unnamed`   calls without a name
+//   `messages`  messages between two ranks that had to wait
+//   marks       ends of steps, errors
+//
+// `take` puts an event into a buffer. A thread turns events into text and writes them, so that a slow disk holds nobody
+// up. If a write fails, as on a full disk, the timeline ends there, and the log says so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "base/unique_fd.hpp"
+#include "recorder/recorder.hpp"
+
+namespace kolo::timeline {
+
+/// Where a rank's events go, and under which clock.
+struct Place {
+  std::string path;
+  int rank = 0;
+  std::string host;
+  std::int64_t shift_ns = 0;  ///< from this rank's clock to rank 0's
+  std::string clock;          ///< how well: a word or two
+};
+
+/// Makes the file anew, for the ranks of this machine. One of them does, before the others open it. Throws Error
+/// (transport).
+void create(const std::string& path);
+
+/// Turns events into lines of JSON. One thread at a time.
+class Writer {
+ public:
+  explicit Writer(Place place) : place_(std::move(place)) {}
+
+  /// What a viewer shows of the rank itself; the first lines.
+  [[nodiscard]] std::string head() const;
+  void name(std::uint64_t id, std::string_view text) { names_.emplace(id, text); }
+  /// Appends what follows from the event: often nothing yet.
+  void add(const recorder::Record& record, std::string& lines);
+
+ private:
+  struct Request {
+    std::uint64_t time = 0;
+    std::uint32_t round = 0;
+    std::uint32_t bytes = 0;
+    std::uint8_t kind = 0;
+  };
+  struct Batch {
+    std::uint64_t time = 0;
+    std::uint32_t members = 0;
+    std::uint8_t flags = 0;
+    std::uint64_t first_call = 0;
+    std::vector<std::uint64_t> names;
+  };
+  using InSet = std::pair<std::uint32_t, std::uint64_t>;  ///< a set, and a name or a number there
+
+  void begin_batch(const recorder::Record& record);
+  void agree(std::uint32_t set, std::uint64_t id, std::uint64_t time, std::string& lines);
+  void end_batch(const recorder::Record& record, std::string& lines);
+  [[nodiscard]] std::string name_of(std::uint64_t id) const;
+  [[nodiscard]] int row_of(std::uint32_t set, std::uint64_t id, std::string& lines);
+  [[nodiscard]] std::string microseconds(std::uint64_t ns) const;
+  [[nodiscard]] std::string begin_of(std::string_view phase, std::string_view name, int row, std::uint64_t time) const;
+  void span(std::string& lines, std::string_view name, int row, std::uint64_t from, std::uint64_t to,
+            const std::string& arguments) const;
+  void mark(std::string& lines, std::string_view name, std::uint64_t time) const;
+
+  const Place place_;
+  std::unordered_map<std::uint64_t, std::string> names_;
+  std::map<InSet, int> rows_;
+  std::map<InSet, Request> requests_;
+  std::map<InSet, Request> agreed_;  ///< the same, once their batch has begun
+  std::map<InSet, Batch> batches_;   ///< by number
+  std::map<std::uint64_t, recorder::Record> messages_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> waits_;  ///< by name and number: since when
+};
+
+class Timeline final : public recorder::Sink {
+ public:
+  /// `report` gets a sentence if writing fails. Throws Error (transport): the file cannot be opened, or there
+  /// is no thread.
+  Timeline(const Place& place, std::function<void(const std::string&)> report);
+  ~Timeline() override { end(); }
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  /// Writes what is there, and takes nothing more.
+  void end() noexcept;
+
+  void take(const recorder::Record& record) noexcept override;
+  void name(std::uint64_t id, std::string_view text) noexcept override;
+
+ private:
+  /// An event, or a name (`text` is not empty then).
+  struct Item {
+    recorder::Record record;
+    std::string text;
+  };
+  void put(Item item) noexcept;
+  void run();
+  void write(const std::string& lines);
+
+  Writer writer_;
+  const std::function<void(const std::string&)> report_;
+  const std::string path_;
+  base::UniqueFd file_;
+  base::Mutex mutex_;
+  base::ConditionVariable changed_;
+  std::vector<Item> items_ KOLO_GUARDED_BY(mutex_);
+  std::uint64_t lost_ KOLO_GUARDED_BY(mutex_) = 0;  ///< for want of memory
+  bool ends_ KOLO_GUARDED_BY(mutex_) = false;
+  bool has_failed_ = false;  ///< the thread's
+  std::thread thread_;
+};
+
+}  // namespace kolo::timeline

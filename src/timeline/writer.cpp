@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <kolo/names.hpp>
+
+#include "base/quote.hpp"
+#include "core/collectives.hpp"
+#include "timeline/timeline.hpp"
+
+namespace kolo::timeline {
+namespace {
+
+using recorder::Kind;
+using recorder::Record;
+
+constexpr int kProgramRow = 1;
+constexpr int kUnnamedRow = 2;
+constexpr int kMessagesRow = 3;
+constexpr int kFirstTensorRow = 10;
+
+using base::quoted_json;
+
+std::string field(std::string_view name, std::uint64_t number) {
+  return quoted_json(name) + ":" + std::to_string(number);
+}
+
+std::string kind_text(std::uint8_t kind) {
+  return std::string(core::to_string(static_cast<core::CollectiveKind>(kind)));
+}
+
+}  // namespace
+
+std::string Writer::head() const {
+  const std::string process = "\"pid\":" + std::to_string(place_.rank);
+  const auto metadata = [&](std::string_view what, const std::string& arguments, const std::string& row) {
+    return "{\"ph\":\"M\",\"name\":" + quoted_json(what) + "," + process + row + ",\"args\":{" + arguments + "}},\n";
+  };
+  std::string lines =
+      metadata("process_name", "\"name\":" + quoted_json("rank " + std::to_string(place_.rank) + " on " + place_.host),
+               "") +
+      metadata("process_sort_index", field("sort_index", static_cast<std::uint64_t>(place_.rank)), "") +
+      metadata("process_labels", "\"labels\":" + quoted_json("clock: " + place_.clock), "");
+  const std::array<std::pair<int, std::string_view>, 3> rows{
+      {{kProgramRow, "program"}, {kUnnamedRow, "unnamed"}, {kMessagesRow, "messages"}}};
+  for (const auto& [row, name] : rows)
+    lines += metadata("thread_name", "\"name\":" + quoted_json(name), ",\"tid\":" + std::to_string(row));
+  return lines;
+}
+
+std::string Writer::name_of(std::uint64_t id) const {
+  const auto found = names_.find(id);
+  return found == names_.end() ? "tensor " + std::to_string(id) : found->second;
+}
+
+int Writer::row_of(std::uint32_t set, std::uint64_t id, std::string& lines) {
+  const auto [row, is_new] = rows_.try_emplace({set, id}, kFirstTensorRow + static_cast<int>(rows_.size()));
+  if (is_new) {
+    const std::string name = name_of(id) + (set == 0 ? "" : " (group " + std::to_string(set) + ")");
+    lines += "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" + std::to_string(place_.rank) +
+             ",\"tid\":" + std::to_string(row->second) + ",\"args\":{\"name\":" + quoted_json(name) + "}},\n";
+  }
+  return row->second;
+}
+
+std::string Writer::microseconds(std::uint64_t ns) const {
+  const auto shifted = static_cast<std::uint64_t>(static_cast<std::int64_t>(ns) + place_.shift_ns);
+  std::string rest = std::to_string(shifted % 1000);
+  rest.insert(0, 3 - rest.size(), '0');
+  return std::to_string(shifted / 1000) + "." + rest;
+}
+
+std::string Writer::begin_of(std::string_view phase, std::string_view name, int row, std::uint64_t time) const {
+  return "{\"ph\":" + quoted_json(phase) + ",\"name\":" + quoted_json(name) +
+         ",\"pid\":" + std::to_string(place_.rank) + ",\"tid\":" + std::to_string(row) +
+         ",\"ts\":" + microseconds(time);
+}
+
+void Writer::span(std::string& lines, std::string_view name, int row, std::uint64_t from, std::uint64_t to,
+                  const std::string& arguments) const {
+  const std::uint64_t length = std::max(to, from) - from;
+  std::string rest = std::to_string(length % 1000);
+  rest.insert(0, 3 - rest.size(), '0');
+  lines += begin_of("X", name, row, from) + ",\"dur\":" + std::to_string(length / 1000) + "." + rest + ",\"args\":{" +
+           arguments + "}},\n";
+}
+
+void Writer::mark(std::string& lines, std::string_view name, std::uint64_t time) const {
+  lines += begin_of("i", name, kProgramRow, time) + ",\"s\":\"p\"},\n";
+}
+
+void Writer::begin_batch(const Record& record) {
+  Batch& batch = batches_[{record.set, record.round}];
+  batch.time = record.time;
+  batch.members = record.amount;
+  batch.flags = record.detail;
+  if ((record.detail & recorder::kUnnamed) != 0) {
+    batch.first_call = record.id;
+  } else {
+    batch.names.push_back(record.id);
+  }
+}
+
+/// All ranks have submitted it.
+void Writer::agree(std::uint32_t set, std::uint64_t id, std::uint64_t time, std::string& lines) {
+  const auto found = requests_.find({set, id});
+  if (found == requests_.end()) return;
+  const Request& request = found->second;
+  span(lines, "negotiate", row_of(set, id, lines), request.time, time,
+       field("round", request.round) + "," + field("bytes", request.bytes));
+  agreed_[{set, id}] = request;
+  requests_.erase(found);
+}
+
+void Writer::end_batch(const Record& record, std::string& lines) {
+  const auto found = batches_.find({record.set, record.round});
+  if (found == batches_.end()) return;
+  const Batch& batch = found->second;
+  const std::string about = field("batch", record.round) + "," + field("requests", batch.members) +
+                            ((batch.flags & recorder::kPlanned) != 0 ? ",\"planned\":true" : "") +
+                            ((batch.flags & recorder::kOnDevice) != 0 ? ",\"device\":true" : "");
+  if (batch.names.empty()) span(lines, "unnamed calls", kUnnamedRow, batch.time, record.time, about);
+  for (const std::uint64_t id : batch.names) {
+    const auto request = agreed_.find({record.set, id});
+    if (request == agreed_.end()) continue;  // it was submitted before the timeline began
+    span(lines, kind_text(request->second.kind), row_of(record.set, id, lines), batch.time, record.time,
+         about + "," + field("bytes", request->second.bytes));
+    agreed_.erase(request);
+  }
+  batches_.erase(found);
+}
+
+void Writer::add(const Record& record, std::string& lines) {
+  switch (record.kind) {
+  case Kind::submitted:
+    requests_[{record.set, record.id}] = {record.time, record.round, record.amount, record.detail};
+    break;
+  case Kind::batch_begun:
+    begin_batch(record);
+    if ((record.detail & recorder::kUnnamed) == 0) agree(record.set, record.id, record.time, lines);
+    break;
+  case Kind::batch_member:
+    batches_[{record.set, record.round}].names.push_back(record.id);
+    agree(record.set, record.id, record.time, lines);
+    break;
+  case Kind::batch_ended:
+    end_batch(record, lines);
+    break;
+  case Kind::failed:
+    requests_.erase({record.set, record.id});
+    mark(lines, "failed: " + (record.id != 0 ? name_of(record.id) : std::string("a call")), record.time);
+    break;
+  case Kind::wait_begun:
+    waits_[{record.id, record.round}] = record.time;
+    break;
+  case Kind::wait_ended: {
+    const auto began = waits_.find({record.id, record.round});
+    if (began == waits_.end()) break;
+    span(lines, record.id != 0 ? "wait for " + name_of(record.id) : std::string("wait"), kProgramRow, began->second,
+         record.time, {});
+    waits_.erase(began);
+    break;
+  }
+  case Kind::message_open:
+    messages_[record.id] = record;
+    break;
+  case Kind::message_ended: {
+    const auto began = messages_.find(record.id);
+    if (began == messages_.end()) break;
+    const std::string peer =
+        began->second.set == recorder::kAnyRank ? "any rank" : "rank " + std::to_string(began->second.set);
+    span(lines, (began->second.detail != 0 ? "send to " : "receive from ") + peer, kMessagesRow, began->second.time,
+         record.time, field("bytes", began->second.amount));
+    messages_.erase(began);
+    break;
+  }
+  case Kind::step_ended:
+    mark(lines, "step " + std::to_string(record.amount) + " ends", record.time);
+    break;
+  case Kind::fault:
+    mark(lines, "error", record.time);
+    break;
+  case Kind::sentence:
+    mark(lines, name_of(record.id), record.time);
+    break;
+  default:
+    break;
+  }
+}
+
+}  // namespace kolo::timeline

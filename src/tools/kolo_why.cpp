@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kolo-why: why a job failed, hangs, or was killed, from the recorders that its ranks leave (KOLO_RECORDER).
+//
+//     kolo-why                 the newest job of this user that runs, or did not end in order
+//     kolo-why DIR             the job in DIR, or the newest in it
+//     kolo-why --json [DIR]    the same for programs
+//     kolo-why --ranks [DIR]   a line for each rank, too
+#include <exception>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+#include <boost/program_options.hpp>
+#include <nlohmann/json.hpp>
+
+#include <kolo/kolo.hpp>
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BadFlags : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Flags {
+  std::string directory;
+  bool json = false;
+  bool ranks = false;
+  bool help = false;
+};
+
+constexpr const char* kHelp =
+    R"(kolo-why: why a job failed, hangs, or was killed
+
+usage: kolo-why [--json] [--ranks] [DIR]
+
+  DIR      the job's directory of recorders, or one of jobs, whose newest is taken; the default is where jobs of
+           this user record (KOLO_RECORDER)
+  --ranks  a line for each rank, too
+  --json   everything, for programs
+
+The job may still run. Jobs that ended in order leave nothing.
+exit status: 0 nothing is wrong, 1 something is, 2 wrong flags, or there is no job
+)";
+
+Flags parse(int argc, char** argv) {
+  namespace po = boost::program_options;
+  Flags flags;
+  po::options_description all;
+  all.add_options()("help,h", po::bool_switch(&flags.help))("json", po::bool_switch(&flags.json))(
+      "ranks", po::bool_switch(&flags.ranks))("directory", po::value(&flags.directory));
+  po::positional_options_description positional;
+  positional.add("directory", 1);
+  po::variables_map values;
+  try {
+    po::store(po::command_line_parser(argc, argv).options(all).positional(positional).run(), values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    throw BadFlags(error.what());
+  }
+  return flags;
+}
+
+Json as_json(const kolo::JobReport& report) {
+  Json ranks = Json::array();
+  for (const kolo::RankReport& rank : report.ranks) {
+    ranks.push_back({{"rank", rank.rank},
+                     {"host", rank.host},
+                     {"pid", rank.pid},
+                     {"state", rank.state},
+                     {"last", rank.last},
+                     {"last_s", rank.last_s}});
+  }
+  return {{"directory", report.directory}, {"verdict", report.verdict},     {"suspects", report.suspects},
+          {"tensors", report.tensors},     {"sentences", report.sentences}, {"ranks", ranks}};
+}
+
+void print(const kolo::JobReport& report, bool ranks) {
+  std::cout << report.directory << ": " << report.verdict << "\n";
+  for (const std::string& sentence : report.sentences) std::cout << "- " << sentence << "\n";
+  if (!ranks) return;
+  for (const kolo::RankReport& rank : report.ranks) {
+    std::cout << "  rank " << rank.rank << " " << rank.state;
+    if (rank.pid != 0) std::cout << " (process " << rank.pid << " on " << rank.host << "); " << rank.last;
+    std::cout << "\n";
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Flags flags = parse(argc, argv);
+    if (flags.help) {
+      std::cout << kHelp;
+      return 0;
+    }
+    const kolo::JobReport report = kolo::explain_job(flags.directory);
+    if (flags.json) {
+      std::cout << as_json(report).dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    } else {
+      print(report, flags.ranks);
+    }
+    return report.verdict == "healthy" ? 0 : 1;
+  } catch (const BadFlags& error) {
+    std::cerr << "kolo-why: " << error.what() << " (see --help)\n";
+    return 2;
+  } catch (const kolo::Error& error) {
+    std::cerr << "kolo-why: " << error.status().message() << "\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "kolo-why: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,728 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "why/why.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/quote.hpp"
+#include "base/text.hpp"
+#include "core/collectives.hpp"
+#include "core/signature.hpp"
+#include "recorder/directory.hpp"
+
+namespace kolo::why {
+namespace {
+
+using recorder::Kind;
+using recorder::State;
+
+/// What has waited for less may be under way.
+constexpr std::uint64_t kLong = 500'000'000;
+constexpr double kNanosecond = 1e-9;
+/// Of the requests that are told.
+constexpr std::size_t kMostTold = 4;
+
+constexpr std::array<std::string_view, 12> kVerdicts{"healthy", "killed", "stopped", "gave up",  "left",   "lost",
+                                                     "late",    "order",  "slow",    "mismatch", "failed", "unclear"};
+
+std::string ranks_text(const std::vector<int>& ranks) { return core::describe_ranks(ranks); }
+std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
+
+/// "1.234 s".
+std::string seconds_text(double seconds) {
+  const long long ms = std::llround(seconds * 1000);
+  std::string rest = std::to_string(ms % 1000);
+  rest.insert(0, 3 - rest.size(), '0');
+  return std::to_string(ms / 1000) + "." + rest + " s";
+}
+
+/// The ranks that the text of a group names, "the group of ranks 0-2 and 5", of `size` ranks that there are.
+std::vector<int> ranks_in(const std::string& text, int size) {
+  std::vector<int> ranks;
+  const std::size_t begin = text.rfind(" of rank");
+  if (begin == std::string::npos) return ranks;
+  int number = -1;
+  int from = -1;  // of a range
+  for (std::size_t i = begin; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ' ';
+    if (c >= '0' && c <= '9') {
+      number = std::min(size, std::max(number, 0) * 10 + (c - '0'));
+    } else if (c == '-' && number >= 0) {
+      from = std::exchange(number, -1);
+    } else if (number >= 0) {
+      for (int rank = from >= 0 ? from : number; rank <= number && rank < size; ++rank) ranks.push_back(rank);
+      number = from = -1;
+    }
+  }
+  return ranks;
+}
+
+/// The rank whose number begins at `at`, behind "rank "; -1: there is none.
+int rank_at(std::string_view text, std::size_t at, int size) {
+  constexpr std::string_view kWord = "rank ";
+  if (at >= text.size() || text.compare(at, kWord.size(), kWord) != 0) return -1;
+  const std::string_view rest = text.substr(at + kWord.size());
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  const std::optional<int> rank = base::parse_number<int>(rest.substr(0, digits));
+  return rank && *rank < size ? *rank : -1;
+}
+
+/// The rank that the sentence of a fatal error blames (control/sentences.hpp): "rank 2 was lost: ...", "...: rank 2 has
+/// not submitted it", "rank 0, which coordinates the job, does not answer"; -1: none, or several.
+int rank_blamed_by(std::string_view sentence, int size) {
+  if (const int rank = rank_at(sentence, 0, size); rank >= 0) return rank;
+  for (const std::string_view words : {" does not answer", " has not submitted", " has shut down", " has left"}) {
+    const std::size_t end = sentence.find(words);
+    if (end == std::string_view::npos) continue;
+    return rank_at(sentence, sentence.rfind("rank ", end), size);
+  }
+  return -1;
+}
+
+/// Of a number that stands in a file.
+std::string kind_text(std::uint8_t kind) {
+  if (kind >= core::kCollectiveCount) return "a collective";
+  return std::string(core::to_string(static_cast<core::CollectiveKind>(kind)));
+}
+
+/// A job's ranks on one axis of time, and what is concluded.
+class Judge {
+ public:
+  Judge(const std::vector<Observed>& observed, std::uint64_t now) : size_(observed.front().recording.size), now_(now) {
+    facts_.resize(static_cast<std::size_t>(size_));
+    for (const Observed& one : observed) {
+      const auto rank = static_cast<std::size_t>(one.recording.rank);
+      if (rank >= facts_.size() || one.recording.job != observed.front().recording.job) continue;
+      facts_[rank] = facts_of(one.recording, one.life);
+    }
+    align(observed.front().recording);
+    bool any_runs = false;
+    for (const Facts& facts : facts_) any_runs = any_runs || facts.life == Life::runs || facts.life == Life::stopped;
+    if (!any_runs) now_ = last_;
+  }
+
+  Judgement judge() {
+    tell_files();
+    find();
+    tell_waits();
+    for (int rank = 0; rank < size_; ++rank) result_.ranks.push_back(line_of(rank));
+    std::sort(result_.suspects.begin(), result_.suspects.end());
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] const Facts& of(int rank) const { return facts_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool has_file(int rank) const { return of(rank).recording != nullptr; }
+
+  // -- time
+
+  /// Shifts all times to the clock of the first rank.
+  void align(const recorder::Recording& reference) {
+    first_ = now_;
+    for (Facts& facts : facts_) {
+      if (facts.recording == nullptr) continue;
+      const recorder::Recording& its = *facts.recording;
+      std::int64_t shift = 0;
+      if (its.boot != reference.boot) {
+        shift = (its.wall_ns - its.monotonic_ns) - (reference.wall_ns - reference.monotonic_ns);
+        other_clocks_.insert(its.host);
+      }
+      shifts_[its.rank] = shift;
+      first_ = std::min(first_, time_of(its.rank, facts.first != 0 ? facts.first : first_));
+      last_ = std::max(last_, time_of(its.rank, facts.last));
+    }
+  }
+  [[nodiscard]] std::uint64_t time_of(int rank, std::uint64_t time) const {
+    const auto shift = shifts_.find(rank);
+    return shift == shifts_.end() ? time : static_cast<std::uint64_t>(static_cast<std::int64_t>(time) + shift->second);
+  }
+  /// Since the job's first event.
+  [[nodiscard]] double seconds_at(int rank, std::uint64_t time) const {
+    return static_cast<double>(static_cast<std::int64_t>(time_of(rank, time) - first_)) * kNanosecond;
+  }
+  [[nodiscard]] std::string at(int rank, std::uint64_t time) const {
+    return "at " + seconds_text(seconds_at(rank, time));
+  }
+  /// When the rank's work ended: with its fatal error, else now.
+  [[nodiscard]] std::uint64_t end_of(int rank) const {
+    return of(rank).fault ? time_of(rank, of(rank).fault->time) : now_;
+  }
+
+  // -- words
+
+  [[nodiscard]] std::string name_of(std::uint64_t id) const {
+    for (const Facts& facts : facts_) {
+      if (facts.recording == nullptr) continue;
+      if (std::string name = facts.recording->text(id); !name.empty()) return name;
+    }
+    base::Text text;
+    text << '#' << std::hex << id;
+    return text.str();
+  }
+  [[nodiscard]] const recorder::RecordedSet* set_of(std::uint32_t set) const {
+    for (const Facts& facts : facts_) {
+      if (facts.recording == nullptr) continue;
+      const auto found = facts.recording->sets.find(set);
+      if (found != facts.recording->sets.end()) return &found->second;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] std::string in_set(std::uint32_t set) const {
+    if (set == 0) return {};
+    const recorder::RecordedSet* const found = set_of(set);
+    return " in " + (found != nullptr ? found->words : "another group");
+  }
+  [[nodiscard]] bool makes_set(const Open& open) const {
+    return static_cast<core::CollectiveKind>(open.kind) == core::CollectiveKind::add_process_set;
+  }
+  [[nodiscard]] std::string text_of(const Request& request, const Open& open) const {
+    if (makes_set(open)) return "the making of " + name_of(request.id);
+    if (request.id == 0)
+      return "unnamed call number " + std::to_string(request.round) + " (" + kind_text(open.kind) + ")" +
+             in_set(request.set);
+    return kind_text(open.kind) + " of " + base::quoted(name_of(request.id)) + in_set(request.set);
+  }
+  [[nodiscard]] std::string text_of(std::uint32_t set, const Running& batch) const {
+    if (batch.names.empty()) return "unnamed calls" + in_set(set);
+    std::string text = base::quoted(name_of(batch.names.front()));
+    if (batch.members > 1) text += " and " + std::to_string(batch.members - 1) + " more";
+    return "the batch of " + text + in_set(set);
+  }
+  [[nodiscard]] std::vector<int> members_of(std::uint32_t set) const {
+    std::vector<int> members;
+    if (set == 0) {
+      for (int rank = 0; rank < size_; ++rank) members.push_back(rank);
+    } else if (const recorder::RecordedSet* const found = set_of(set)) {
+      members = found->members;
+    }
+    return members;
+  }
+
+  // -- what is open
+
+  struct Waited {
+    std::uint64_t since = 0;   ///< the first
+    std::vector<int> waiting;  ///< ranks
+    std::vector<int> missing;  ///< ranks that have not submitted it
+    std::vector<int> unknown;  ///< members without a file
+    Open open;
+  };
+
+  void collect_requests() {
+    for (int rank = 0; rank < size_; ++rank) {
+      for (const auto& [request, open] : of(rank).work.requests) {
+        const std::uint64_t since = time_of(rank, open.since);
+        if (end_of(rank) < since + kLong && !of(rank).fault) continue;
+        Waited& one = requests_[request];
+        if (one.waiting.empty() || since < one.since) one.since = since;
+        one.waiting.push_back(rank);
+        one.open = open;
+      }
+    }
+    for (auto& [request, one] : requests_) {
+      for (const int rank : makes_set(one.open) ? ranks_in(name_of(request.id), size_) : members_of(request.set)) {
+        if (std::find(one.waiting.begin(), one.waiting.end(), rank) != one.waiting.end()) continue;
+        if (!has_file(rank)) {
+          one.unknown.push_back(rank);
+        } else if (!of(rank).has_submitted(request, one.since)) {
+          one.missing.push_back(rank);
+        }
+      }
+    }
+  }
+
+  struct Batch {
+    std::uint64_t since = 0;
+    std::vector<int> running;
+    std::vector<int> behind;
+    std::vector<int> unknown;
+    Running what;
+  };
+
+  void collect_batches() {
+    for (int rank = 0; rank < size_; ++rank) {
+      for (const auto& [number, running] : of(rank).work.batches) {
+        const std::uint64_t since = time_of(rank, running.since);
+        if (end_of(rank) < since + kLong && !of(rank).fault) continue;
+        Batch& one = batches_[number];
+        if (one.running.empty() || since < one.since) one.since = since;
+        one.running.push_back(rank);
+        one.what = running;
+      }
+    }
+    for (auto& [number, one] : batches_) {
+      for (const int rank : members_of(number.first)) {
+        if (!has_file(rank)) {
+          one.unknown.push_back(rank);
+          continue;
+        }
+        const auto begun = of(rank).batches_begun.find(number.first);
+        if (begun == of(rank).batches_begun.end() || begun->second < number.second) one.behind.push_back(rank);
+      }
+    }
+  }
+
+  // -- the suspects
+
+  void suspect(Verdict verdict, std::vector<int> ranks) {
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    result_.verdict = verdict;
+    result_.suspects = std::move(ranks);
+  }
+  void say(std::string sentence) { result_.sentences.push_back(std::move(sentence)); }
+
+  template <class Condition>
+  [[nodiscard]] std::vector<int> ranks_where(const Condition& condition) const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (condition(of(rank), rank)) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  void find() {
+    collect_requests();
+    collect_batches();
+    tell_errors();
+    const bool is_ended_by_mismatch = std::any_of(facts_.begin(), facts_.end(), [](const Facts& facts) {
+      return facts.life == Life::gone && facts.ends_with_failure() && !facts.mismatches.empty() &&
+             facts.mismatches.back().time == facts.failed_last;
+    });
+    if (find_ended() || (is_ended_by_mismatch && find_mismatch()) || find_told() || find_waited_for()) return;
+    if (find_mismatch()) return;
+    const bool failed = !ranks_where([](const Facts& facts, int) { return facts.fault.has_value(); }).empty();
+    if (failed) {
+      suspect(Verdict::failed, {});
+      say("No rank is known to have caused that.");
+    } else if (requests_.empty() && batches_.empty()) {
+      suspect(Verdict::healthy, {});
+      say("Nothing waits for long: no rank holds the others up.");
+    } else {
+      suspect(Verdict::unclear, {});
+      say("The recorders do not say which rank holds the others up.");
+    }
+  }
+
+  /// Processes that ended or are stopped.
+  bool find_ended() {
+    std::vector<int> gone = ranks_where([](const Facts& facts, int) { return facts.vanished(); });
+    const std::vector<int> stopped = ranks_where([](const Facts& facts, int) { return facts.life == Life::stopped; });
+    if (gone.empty() && stopped.empty()) return false;
+    // All may have been ended because of one: which one, those say that saw it.
+    if (gone.size() > 1) {
+      std::set<int> seen;
+      for (const int rank : named_by_others()) seen.insert(rank);
+      std::vector<int> named;
+      for (const int rank : gone) {
+        if (seen.count(rank) > 0) named.push_back(rank);
+      }
+      if (!named.empty() && named.size() < gone.size()) {
+        say(upper(ranks_text(gone)) + " ended without a word; the others named " + ranks_text(named) + " before that.");
+        gone = named;
+      }
+    }
+    for (const int rank : gone) {
+      say(upper(rank_text(rank)) + " was killed: its process (" + process_text(rank) +
+          ") has ended without shutdown and without an error of Kolo's, as by a signal; " + last_text(rank) + ".");
+    }
+    for (const int rank : stopped) {
+      say(upper(rank_text(rank)) + " is stopped, by a signal or a debugger: process " + process_text(rank) + "; " +
+          last_text(rank) + ".");
+    }
+    const bool is_stop = !stopped.empty();
+    suspect(is_stop ? Verdict::stopped : Verdict::killed, is_stop ? stopped : gone);
+    if (is_stop && !gone.empty()) result_.suspects.insert(result_.suspects.end(), gone.begin(), gone.end());
+    return true;
+  }
+
+  /// Ranks that the job's error, or the ends that others saw, name.
+  [[nodiscard]] std::vector<int> named_by_others() const {
+    for (int rank = 0; rank < size_; ++rank) {
+      const int blamed = of(rank).blamed;
+      if (blamed >= 0 && blamed < size_ && !of(blamed).ends_with_failure()) return {blamed};
+    }
+    std::map<int, std::uint64_t> seen;
+    for (int rank = 0; rank < size_; ++rank) {
+      for (const Heard& death : of(rank).deaths) {
+        if (death.rank < 0 || death.rank >= size_ || death.rank == rank || of(death.rank).ends_with_failure()) continue;
+        if (of(rank).left.count(death.rank) > 0) continue;  // it had left in order
+        const std::uint64_t time = time_of(rank, death.time);
+        const auto known = seen.emplace(death.rank, time).first;
+        known->second = std::min(known->second, time);
+      }
+    }
+    if (seen.empty()) return named_by_sentence();
+    // The end of one brings that of others: the first.
+    const auto first =
+        std::min_element(seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    return {first->first};
+  }
+
+  /// Where neither the log nor the system has said it: as the first fatal error says.
+  [[nodiscard]] std::vector<int> named_by_sentence() const {
+    int named = -1;
+    std::uint64_t earliest = 0;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!of(rank).fault) continue;
+      const int blamed = rank_blamed_by(of(rank).fault->sentence, size_);
+      const std::uint64_t time = time_of(rank, of(rank).fault->time);
+      if (blamed < 0 || of(blamed).ends_with_failure() || (named >= 0 && time >= earliest)) continue;
+      named = blamed;
+      earliest = time;
+    }
+    if (named < 0) return {};
+    return {named};
+  }
+
+  bool find_told() {
+    const bool is_decided = std::any_of(
+        facts_.begin(), facts_.end(), [this](const Facts& facts) { return facts.blamed >= 0 && facts.blamed < size_; });
+    if (!is_decided && find_giving_up()) return true;
+    std::vector<int> named = named_by_others();
+    if (!named.empty()) {
+      const int rank = named.front();
+      const Facts& facts = of(rank);
+      if (facts.announced && facts.announced->rank == rank) return tell_giving_up(rank);
+      if (facts.leaving != 0 && !facts.fault) return tell_left(rank);
+      const bool is_late = lateness_named(rank);
+      say(upper(rank_text(rank)) +
+          (is_late ? " kept the others waiting until a deadline passed" : " was lost, as other ranks say") +
+          (has_file(rank) ? "; " + last_text(rank) : "; it has no file here") + ".");
+      suspect(is_late ? Verdict::late : Verdict::lost, {rank});
+      return true;
+    }
+    // Somebody left whom others needed.
+    const std::vector<int> deserted = ranks_where([](const Facts& facts, int) {
+      return (facts.fault && static_cast<ErrorCode>(facts.fault->code) == ErrorCode::rank_lost) ||
+             std::any_of(facts.failures.begin(), facts.failures.end(),
+                         [](const Heard& one) { return static_cast<ErrorCode>(one.code) == ErrorCode::rank_lost; });
+    });
+    for (const int rank : deserted) {
+      for (const Heard& failure : of(rank).failures) {
+        if (const int left = rank_blamed_by(failure.sentence, size_); left >= 0) return tell_left(left);
+      }
+    }
+    if (!deserted.empty()) {
+      if (const int first = first_to_leave(); first >= 0) return tell_left(first);
+    }
+    return false;
+  }
+
+  /// Who said itself that it cannot go on.
+  bool find_giving_up() {
+    const std::vector<int> own =
+        ranks_where([](const Facts& facts, int rank) { return facts.announced && facts.announced->rank == rank; });
+    if (own.empty()) return false;
+    return tell_giving_up(*std::min_element(own.begin(), own.end(), [this](int a, int b) {
+      return time_of(a, of(a).announced->time) < time_of(b, of(b).announced->time);
+    }));
+  }
+  bool tell_giving_up(int rank) {
+    const Heard& said = *of(rank).announced;
+    say(upper(rank_text(rank)) + " gave up " + at(rank, said.time) + ": " + said.sentence);
+    suspect(Verdict::gave_up, {rank});
+    return true;
+  }
+
+  /// Whether the log had said that the rank is late, or a deadline has ended the job.
+  [[nodiscard]] bool lateness_named(int rank) const {
+    return std::any_of(facts_.begin(), facts_.end(), [rank](const Facts& facts) {
+      return std::any_of(facts.late.begin(), facts.late.end(), [rank](const Heard& one) { return one.rank == rank; }) ||
+             (facts.fault && static_cast<ErrorCode>(facts.fault->code) == ErrorCode::timeout);
+    });
+  }
+
+  /// The rank that was the first to leave, by its own file, or as others heard.
+  [[nodiscard]] int first_to_leave() const {
+    int first = -1;
+    std::uint64_t earliest = 0;
+    const auto consider = [&](int rank, std::uint64_t time) {
+      if (first >= 0 && time >= earliest) return;
+      first = rank;
+      earliest = time;
+    };
+    for (int rank = 0; rank < size_; ++rank) {
+      if (of(rank).leaving != 0) consider(rank, time_of(rank, of(rank).leaving));
+      for (const auto& [other, time] : of(rank).left) {
+        if (other >= 0 && other < size_ && of(other).leaving == 0) consider(other, time_of(rank, time));
+      }
+    }
+    return first;
+  }
+
+  bool tell_left(int rank) {
+    const Facts& facts = of(rank);
+    say(upper(rank_text(rank)) + " left (kolo::shutdown, or the end of its program)" +
+        (facts.leaving != 0 ? " " + at(rank, facts.leaving) : std::string()) +
+        " while other ranks had operations that need it" + (has_file(rank) ? "; before, " + last_words(facts) : "") +
+        ".");
+    suspect(Verdict::left, {rank});
+    return true;
+  }
+
+  bool find_waited_for() {
+    if (!requests_.empty()) return find_late();
+    for (const auto& [number, batch] : batches_) {
+      const std::vector<int>& ranks = !batch.behind.empty() ? batch.behind : batch.unknown;
+      if (ranks.empty() || batch.running.size() + ranks.size() > static_cast<std::size_t>(size_)) continue;
+      suspect(Verdict::slow, ranks);
+      say(upper(ranks_text(ranks)) + (ranks.size() == 1 ? " has" : " have") + " not come to " +
+          text_of(number.first, batch.what) + ", which " + ranks_text(batch.running) +
+          (batch.running.size() == 1 ? " runs" : " run") + ".");
+      return true;
+    }
+    return false;
+  }
+
+  /// From requests to those whom they wait for, and on from these.
+  bool find_late() {
+    std::set<int> waiting;
+    for (const auto& [request, one] : requests_) waiting.insert(one.waiting.begin(), one.waiting.end());
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!of(rank).work.messages.empty()) waiting.insert(rank);
+    }
+    std::set<int> late;
+    std::set<int> circle;
+    for (const auto& [request, one] : requests_) {
+      for (const int rank : one.missing) (waiting.count(rank) > 0 ? circle : late).insert(rank);
+      for (const int rank : one.unknown) late.insert(rank);
+    }
+    if (late.empty() && circle.empty()) return false;
+    tell_requests();
+    for (const int rank : late) {
+      if (has_file(rank)) say(upper(rank_text(rank)) + ": " + last_text(rank) + doing_text(rank) + ".");
+    }
+    if (late.empty()) {
+      say("These ranks wait for each other: they make their calls in different orders.");
+      suspect(Verdict::order, {circle.begin(), circle.end()});
+    } else {
+      suspect(Verdict::late, {late.begin(), late.end()});
+    }
+    return true;
+  }
+
+  /// Each request that some ranks wait for, and for whom.
+  void tell_requests() {
+    std::size_t told = 0;
+    for (const auto& [request, one] : requests_) {
+      const std::vector<int>& lacking = one.missing.empty() ? one.unknown : one.missing;
+      if (lacking.empty() || told++ >= kMostTold) continue;
+      say(upper(ranks_text(lacking)) + (lacking.size() == 1 ? " has" : " have") + " not submitted " +
+          text_of(request, one.open) + ", for which " + ranks_text(one.waiting) +
+          (one.waiting.size() == 1 ? " waits" : " wait") + " since " +
+          seconds_text(static_cast<double>(one.since - first_) * kNanosecond) + ".");
+    }
+    if (told > kMostTold) say("And " + std::to_string(told - kMostTold) + " more requests.");
+    has_told_requests_ = true;
+  }
+
+  bool find_mismatch() {
+    for (int rank = 0; rank < size_; ++rank) {
+      if (of(rank).mismatches.empty()) continue;
+      const Heard& first = of(rank).mismatches.front();
+      say("Ranks disagreed " + at(rank, first.time) + ": " + first.sentence);
+      suspect(Verdict::mismatch, {});
+      return true;
+    }
+    return false;
+  }
+
+  // -- telling
+
+  void tell_files() {
+    const std::vector<int> missing = ranks_where([](const Facts& facts, int) { return facts.recording == nullptr; });
+    std::vector<int> left;
+    std::vector<int> silent;
+    for (const int rank : missing) {
+      const bool has_left =
+          std::any_of(facts_.begin(), facts_.end(), [rank](const Facts& facts) { return facts.left.count(rank) > 0; });
+      (has_left ? left : silent).push_back(rank);
+    }
+    if (!left.empty())
+      say(upper(ranks_text(left)) + " left in order, and removed " + (left.size() == 1 ? "its file." : "their files."));
+    if (!silent.empty()) {
+      say("There is no file of " + ranks_text(silent) +
+          ": their machine, or their directory, is another one, or they "
+          "left in order.");
+    }
+    if (!other_clocks_.empty()) {
+      std::string hosts;
+      for (const std::string& host : other_clocks_) hosts += (hosts.empty() ? "" : ", ") + host;
+      say("Times of " + hosts +
+          " are placed by the machines' clocks of the day, which may differ by some milliseconds.");
+    }
+  }
+
+  /// What ranks were told, each sentence once.
+  void tell_errors() {
+    std::map<std::string, std::vector<int>> told;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (of(rank).fault) told[of(rank).fault->sentence].push_back(rank);
+    }
+    for (const auto& [sentence, ranks] : told) {
+      const int first = ranks.front();
+      say(upper(ranks_text(ranks)) + (ranks.size() == 1 ? " was" : " were") + " told " +
+          at(first, of(first).fault->time) + ": " + sentence);
+    }
+  }
+
+  /// What was in flight, and names it.
+  void tell_waits() {
+    std::set<std::string> names;
+    for (const auto& [request, one] : requests_) {
+      if (request.id != 0 && !makes_set(one.open)) names.insert(name_of(request.id));
+    }
+    if (!has_told_requests_) tell_requests();
+    std::size_t told = 0;
+    for (const auto& [number, batch] : batches_) {
+      for (const std::uint64_t id : batch.what.names) names.insert(name_of(id));
+      if (told++ >= kMostTold) continue;
+      say("In flight: " + text_of(number.first, batch.what) + ", which " + ranks_text(batch.running) +
+          (batch.running.size() == 1 ? " runs" : " run") +
+          (batch.behind.empty() ? "." : ", and " + ranks_text(batch.behind) + " not yet."));
+    }
+    if (told > kMostTold) say("And " + std::to_string(told - kMostTold) + " more batches.");
+    for (int rank = 0; rank < size_; ++rank) tell_messages(rank);
+    result_.tensors.assign(names.begin(), names.end());
+  }
+
+  void tell_messages(int rank) {
+    for (const auto& [id, message] : of(rank).work.messages) {
+      if (end_of(rank) < time_of(rank, message.since) + kLong) continue;
+      const std::string peer =
+          message.peer == recorder::kAnyRank ? "any rank" : rank_text(static_cast<int>(message.peer));
+      say(upper(rank_text(rank)) + (message.sends ? " sends to " : " receives from ") + peer + " since " +
+          seconds_text(seconds_at(rank, message.since)) + " (tag " +
+          std::to_string(static_cast<std::int32_t>(message.tag)) + ").");
+      return;
+    }
+  }
+
+  static std::string upper(std::string text) {
+    if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+    return text;
+  }
+  [[nodiscard]] std::string process_text(int rank) const {
+    const recorder::Recording& its = *of(rank).recording;
+    return std::to_string(its.process.pid) + " on " + its.host;
+  }
+
+  /// "it last finished a batch of "w", at 1.234 s".
+  [[nodiscard]] std::string last_text(int rank) const {
+    const Facts& facts = of(rank);
+    if (!facts.start_step.empty()) return "it was in the step \"" + facts.start_step + "\" of the start";
+    if (facts.leaving != 0) return "it had called shutdown";
+    const recorder::Record& last = facts.last_deed;
+    std::string text = last_words(facts);
+    if (last.time != 0) text += " " + at(rank, last.time);
+    if (facts.steps > 0) text += ", in its step " + std::to_string(facts.steps + 1);
+    return text;
+  }
+  [[nodiscard]] std::string last_words(const Facts& facts) const {
+    const recorder::Record& last = facts.last_deed;
+    switch (last.kind) {
+    case Kind::submitted:
+      return "it last submitted " + base::quoted(name_of(last.id));
+    case Kind::called:
+      return "it last made unnamed call number " + std::to_string(last.round);
+    case Kind::batch_begun:
+      return "it last began " + ((last.detail & recorder::kUnnamed) != 0
+                                     ? std::string("a batch of unnamed calls")
+                                     : "the batch of " + base::quoted(name_of(last.id)));
+    case Kind::batch_ended:
+      return "it last finished a batch";
+    case Kind::step_ended:
+      return "it last ended a step";
+    default:
+      break;
+    }
+    const std::uint64_t fast = facts.recording->fast_calls;
+    return fast > 0 ? "it had made " + std::to_string(fast) + " short calls" : "it had made no call yet";
+  }
+  [[nodiscard]] std::string doing_text(int rank) const {
+    const Facts& facts = of(rank);
+    if (facts.life != Life::runs || facts.sleeping != 0 || !facts.work.requests.empty() || !facts.work.messages.empty())
+      return {};
+    return ", and no thread of it waits inside Kolo: it computes, or hangs in the program";
+  }
+
+  [[nodiscard]] RankLine line_of(int rank) const {
+    RankLine line;
+    line.rank = rank;
+    const Facts& facts = of(rank);
+    if (facts.recording == nullptr) {
+      line.state = "no file";
+      return line;
+    }
+    line.host = facts.recording->host;
+    line.pid = facts.recording->process.pid;
+    switch (facts.life) {
+    case Life::runs:
+      line.state = "runs";
+      break;
+    case Life::stopped:
+      line.state = "is stopped";
+      break;
+    case Life::gone:
+      line.state = facts.vanished() ? "was killed" : "has ended";
+      break;
+    case Life::unknown:
+      line.state = "is on another machine";
+      break;
+    }
+    if (facts.fault || (facts.life == Life::gone && facts.ends_with_failure())) line.state += " after an error";
+    line.last = last_text(rank);
+    line.last_at = seconds_at(rank, facts.last);
+    return line;
+  }
+
+  const int size_;
+  std::vector<Facts> facts_;
+  std::map<int, std::int64_t> shifts_;
+  std::set<std::string> other_clocks_;
+  std::uint64_t now_;
+  std::uint64_t first_ = 0;
+  std::uint64_t last_ = 0;
+  std::map<Request, Waited> requests_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Batch> batches_;
+  bool has_told_requests_ = false;
+  Judgement result_;
+};
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
+
+Judgement judge(const std::vector<Observed>& observed, std::uint64_t now_ns) {
+  if (observed.empty()) return {};
+  return Judge(observed, now_ns).judge();
+}
+
+std::vector<Observed> read_job(const std::string& job_directory) {
+  std::vector<Observed> observed;
+  const std::string boot = recorder::boot_id();
+  for (const std::string& file : recorder::files_of(job_directory)) {
+    std::optional<recorder::Recording> recording = recorder::read_file(file);
+    if (!recording) continue;
+    Life life = Life::unknown;
+    if (recording->boot == boot) {
+      const char state = recording->process.state();
+      life = state == 0 || state == 'Z' || state == 'X' ? Life::gone
+             : state == 'T' || state == 't'             ? Life::stopped
+                                                        : Life::runs;
+    }
+    observed.push_back({std::move(*recording), life});
+  }
+  return observed;
+}
+
+}  // namespace kolo::why

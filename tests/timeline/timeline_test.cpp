@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "timeline/timeline.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <kolo/error.hpp>
+
+#include "core/collectives.hpp"
+
+namespace kolo::timeline {
+namespace {
+
+using Json = nlohmann::json;
+using recorder::Kind;
+using recorder::Record;
+
+constexpr auto kAllreduce = static_cast<std::uint8_t>(core::CollectiveKind::allreduce);
+
+/// As viewers read it: the end of the array may be missing.
+Json parse(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ',')) text.pop_back();
+  return Json::parse(text + "]");
+}
+
+Record record(std::uint64_t time, Kind kind, std::uint64_t id, std::uint32_t round = 0, std::uint32_t amount = 0,
+              std::uint8_t detail = 0) {
+  return {time, id, round, amount, 0, kind, detail};
+}
+
+/// What a writer makes of some events, without what it says of the rank.
+Json written(Writer& writer, const std::vector<Record>& records) {
+  std::string lines = "[";
+  for (const Record& one : records) writer.add(one, lines);
+  Json all = parse(lines);
+  Json events = Json::array();
+  for (const Json& event : all) {
+    if (event["ph"] != "M") events.push_back(event);
+  }
+  return events;
+}
+
+TEST(TimelineWriter, ATensorIsNegotiatedAndThenReduced) {
+  Writer writer({"", 3, "host", 0, "exact"});
+  writer.name(7, "layer \"1\"\n\xff");
+  const Json events = written(writer, {record(1000, Kind::submitted, 7, 2, 400, kAllreduce),
+                                       record(5500, Kind::batch_begun, 7, 9, 1, recorder::kPlanned),
+                                       record(8000, Kind::batch_ended, 0, 9)});
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0], (Json{{"ph", "X"},
+                             {"name", "negotiate"},
+                             {"pid", 3},
+                             {"tid", 10},
+                             {"ts", 1.0},
+                             {"dur", 4.5},
+                             {"args", {{"round", 2}, {"bytes", 400}}}}));
+  EXPECT_EQ(events[1], (Json{{"ph", "X"},
+                             {"name", "allreduce"},
+                             {"pid", 3},
+                             {"tid", 10},
+                             {"ts", 5.5},
+                             {"dur", 2.5},
+                             {"args", {{"batch", 9}, {"requests", 1}, {"planned", true}, {"bytes", 400}}}}));
+}
+
+TEST(TimelineWriter, MembersOfABatchHaveTheirRows) {
+  Writer writer({"", 0, "host", 0, "exact"});
+  const Json events =
+      written(writer, {record(1, Kind::submitted, 1, 1, 4, kAllreduce), record(2, Kind::submitted, 2, 1, 8, kAllreduce),
+                       record(3, Kind::batch_begun, 1, 1, 2), record(3, Kind::batch_member, 2, 1),
+                       record(9, Kind::batch_ended, 0, 1)});
+  ASSERT_EQ(events.size(), 4U);
+  EXPECT_EQ(events[2]["tid"], 10);
+  EXPECT_EQ(events[3]["tid"], 11);
+  EXPECT_EQ(events[3]["args"]["bytes"], 8);
+}
+
+TEST(TimelineWriter, WhatBeganBeforeTheTimelineIsLeftOut) {
+  Writer writer({"", 0, "host", 0, "exact"});
+  EXPECT_TRUE(written(writer, {record(3, Kind::batch_begun, 1, 1, 1), record(4, Kind::batch_ended, 0, 1),
+                               record(5, Kind::batch_ended, 0, 8), record(6, Kind::wait_ended, 1),
+                               record(7, Kind::message_ended, 1)})
+                  .empty());
+}
+
+TEST(TimelineWriter, WaitsMessagesCallsAndMarks) {
+  Writer writer({"", 0, "host", 0, "exact"});
+  writer.name(1, "w");
+  Record open = record(10, Kind::message_open, 99, 5, 64, 1);
+  open.set = 2;
+  const Json events = written(
+      writer, {record(1000, Kind::wait_begun, 1), record(3000, Kind::wait_ended, 1), open,
+               record(40, Kind::message_ended, 99), record(50, Kind::batch_begun, 4, 1, 3, recorder::kUnnamed),
+               record(60, Kind::batch_ended, 0, 1), record(70, Kind::step_ended, 0, 0, 8), record(80, Kind::fault, 0)});
+  std::vector<std::string> names;
+  for (const Json& event : events) names.push_back(event["name"]);
+  EXPECT_EQ(names, (std::vector<std::string>{"wait for w", "send to rank 2", "unnamed calls", "step 8 ends", "error"}));
+}
+
+TEST(TimelineWriter, TimesAreThoseOfRank0) {
+  Writer writer({"", 1, "host", -2000, "that of the day"});
+  EXPECT_EQ(written(writer, {record(5000, Kind::step_ended, 0)})[0]["ts"], 3.0);
+}
+
+class TimelineFile : public ::testing::Test {
+ protected:
+  TimelineFile() {
+    std::string pattern = ::testing::TempDir() + "timelineXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~TimelineFile() override { std::filesystem::remove_all(folder_); }
+  [[nodiscard]] std::string path() const { return folder_ + "/run.json"; }
+  [[nodiscard]] Json read() const {
+    std::ifstream file(path());
+    return parse({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  }
+  std::string folder_;
+};
+
+TEST_F(TimelineFile, RanksAppendWholeLines) {
+  create(path());
+  constexpr int kRanks = 4;
+  constexpr std::uint32_t kEach = 10000;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([this, rank] {
+      Timeline timeline({path(), rank, "host", 0, "exact"}, [](const std::string& what) { ADD_FAILURE() << what; });
+      for (std::uint32_t i = 0; i < kEach; ++i) timeline.take(record(i, Kind::step_ended, 0, 0, i));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  std::vector<std::uint32_t> seen(kRanks);
+  for (const Json& event : read()) {
+    if (event["ph"] == "M") continue;
+    std::uint32_t& next = seen[event["pid"].get<std::size_t>()];
+    EXPECT_EQ(event["name"], "step " + std::to_string(next++) + " ends");
+  }
+  EXPECT_EQ(seen, std::vector<std::uint32_t>(kRanks, kEach));
+}
+
+TEST_F(TimelineFile, NothingComesAfterItsEnd) {
+  create(path());
+  Timeline timeline({path(), 0, "host", 0, "exact"}, [](const std::string& what) { ADD_FAILURE() << what; });
+  timeline.name(1, "w");
+  timeline.take(record(1, Kind::sentence, 1));
+  timeline.end();
+  timeline.take(record(2, Kind::sentence, 1));
+  timeline.end();
+  const Json events = read();
+  EXPECT_EQ(events.back()["name"], "w");
+  EXPECT_EQ(events.back()["ts"], 0.001);
+}
+
+TEST_F(TimelineFile, AFullDiskEndsItWithASentence) {
+  std::vector<std::string> said;
+  {
+    Timeline timeline({"/dev/full", 0, "host", 0, "exact"}, [&said](const std::string& what) { said.push_back(what); });
+    timeline.take(record(1, Kind::step_ended, 0));
+  }
+  EXPECT_EQ(said,
+            std::vector<std::string>{"the timeline ends here: write to /dev/full: No space left on device (errno 28)"});
+  EXPECT_THROW(create(folder_ + "/none/run.json"), Error);
+  EXPECT_THROW(Timeline({folder_ + "/none/run.json", 0, "host", 0, "exact"}, {}), Error);
+}
+
+}  // namespace
+}  // namespace kolo::timeline

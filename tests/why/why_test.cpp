@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The judgement over recordings that are written here, one a verdict. (Real jobs that are killed: scripts/chaos --why.)
+#include "why/why.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <kolo/error.hpp>
+
+#include "base/hash.hpp"
+#include "core/collectives.hpp"
+
+namespace kolo::why {
+namespace {
+
+using recorder::Kind;
+using recorder::Record;
+using recorder::State;
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr auto kAllreduce = static_cast<std::uint8_t>(core::CollectiveKind::allreduce);
+
+std::string all_of(const Judgement& judgement) {
+  std::string text;
+  for (const std::string& sentence : judgement.sentences) text += sentence + "\n";
+  return text;
+}
+
+/// One rank's recording, event by event.
+class Rank {
+ public:
+  Rank(int rank, int size, State state = State::running, Life life = Life::runs) {
+    observed_.life = life;
+    recorder::Recording& its = observed_.recording;
+    its.job = "job";
+    its.host = "host";
+    its.boot = "boot";
+    its.rank = rank;
+    its.size = size;
+    its.nodes.assign(static_cast<std::size_t>(size), 0);
+    its.process = {static_cast<std::uint64_t>(100 + rank), 1};
+    its.state = state;
+    add(Kind::started);
+  }
+  Rank& at(std::uint64_t seconds) {
+    time_ = seconds * kSecond;
+    return *this;
+  }
+  Rank& submits(const std::string& name, std::uint32_t round = 1) {
+    return add(Kind::submitted, id(name), round, 4, kAllreduce);
+  }
+  Rank& asks(const std::string& group, std::uint8_t kind) { return add(Kind::submitted, id(group), 1, 0, kind); }
+  Rank& calls(std::uint32_t number) { return add(Kind::called, 0, number, 4, kAllreduce); }
+  Rank& begins(const std::string& name, std::uint32_t batch) { return add(Kind::batch_begun, id(name), batch, 1); }
+  Rank& ends(std::uint32_t batch) { return add(Kind::batch_ended, 0, batch); }
+  Rank& fails(ErrorCode code, const std::string& sentence) {
+    return add(Kind::fault, 0, 0, 0, static_cast<std::uint8_t>(code)).add(Kind::sentence, id(sentence));
+  }
+  Rank& fails(const std::string& name, ErrorCode code, const std::string& sentence) {
+    return add(Kind::failed, id(name), 0, 0, static_cast<std::uint8_t>(code)).add(Kind::sentence, id(sentence));
+  }
+  Rank& announces(int rank, const std::string& sentence) {
+    return add(Kind::announced, 0, 0, static_cast<std::uint32_t>(rank),
+               static_cast<std::uint8_t>(ErrorCode::user_exception))
+        .add(Kind::sentence, id(sentence));
+  }
+  Rank& hears(Kind kind, int rank) { return add(kind, 0, 0, static_cast<std::uint32_t>(rank)); }
+  Rank& leaves() { return add(Kind::leaving); }
+  [[nodiscard]] operator Observed() const { return observed_; }  // NOLINT(google-explicit-constructor)
+  recorder::Recording& recording() { return observed_.recording; }
+
+ private:
+  std::uint64_t id(const std::string& text) {
+    const std::uint64_t hash = base::hash_string(text);
+    observed_.recording.texts.emplace(hash, text);
+    return hash;
+  }
+  Rank& add(Kind kind, std::uint64_t id = 0, std::uint32_t round = 0, std::uint32_t amount = 0,
+            std::uint8_t detail = 0) {
+    observed_.recording.events.push_back({time_, id, round, amount, 0, kind, detail});
+    return *this;
+  }
+
+  Observed observed_;
+  std::uint64_t time_ = kSecond;
+};
+
+Judgement judge_at(std::uint64_t seconds, const std::vector<Observed>& ranks) {
+  return judge(ranks, seconds * kSecond);
+}
+
+TEST(Why, NothingWaitsForLong) {
+  const Judgement found = judge_at(
+      9, {Rank(0, 2).at(8).submits("w").begins("w", 1).ends(1), Rank(1, 2).at(8).submits("w").begins("w", 1).ends(1)});
+  EXPECT_EQ(found.verdict, Verdict::healthy);
+  EXPECT_TRUE(found.suspects.empty());
+  EXPECT_EQ(all_of(found), "Nothing waits for long: no rank holds the others up.\n");
+}
+
+TEST(Why, ARankWasKilledInTheMiddleOfABatch) {
+  const Judgement found = judge_at(30, {Rank(0, 2, State::faulted, Life::gone)
+                                            .at(8)
+                                            .submits("w")
+                                            .begins("w", 1)
+                                            .at(9)
+                                            .hears(Kind::death_seen, 1)
+                                            .hears(Kind::blamed, 1)
+                                            .fails(ErrorCode::rank_lost, "rank 1 was lost"),
+                                        Rank(1, 2, State::running, Life::gone).at(8).submits("w").begins("w", 1)});
+  EXPECT_EQ(found.verdict, Verdict::killed);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+  EXPECT_EQ(found.tensors, std::vector<std::string>{"w"});
+  EXPECT_EQ(
+      all_of(found),
+      "Rank 0 was told at 8.000 s: rank 1 was lost\n"
+      "Rank 1 was killed: its process (101 on host) has ended without shutdown and without an error of Kolo's, as by "
+      "a signal; it last began the batch of \"w\" at 7.000 s.\n"
+      "In flight: the batch of \"w\", which ranks 0 and 1 run.\n");
+  EXPECT_EQ(found.ranks[0].state, "has ended after an error");
+  EXPECT_EQ(found.ranks[1].state, "was killed");
+}
+
+TEST(Why, AllWereKilledAndSomeHadSeenTheFirst) {
+  const Judgement found =
+      judge_at(30, {Rank(0, 3, State::running, Life::gone).at(9).hears(Kind::death_seen, 2),
+                    Rank(1, 3, State::running, Life::gone).at(9), Rank(2, 3, State::running, Life::gone).at(8)});
+  EXPECT_EQ(found.verdict, Verdict::killed);
+  EXPECT_EQ(found.suspects, std::vector<int>{2});
+}
+
+TEST(Why, ARankIsStopped) {
+  const Judgement found = judge_at(
+      30, {Rank(0, 2).at(8).submits("w").begins("w", 1), Rank(1, 2, State::running, Life::stopped).at(8).submits("w")});
+  EXPECT_EQ(found.verdict, Verdict::stopped);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+}
+
+TEST(Why, ARankNeverSubmits) {
+  const Judgement found =
+      judge_at(30, {Rank(0, 3).at(5).submits("w", 2), Rank(1, 3).at(4).submits("w", 1).begins("w", 1).ends(1),
+                    Rank(2, 3).at(6).submits("w", 2)});
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+  EXPECT_EQ(
+      all_of(found),
+      "Rank 1 has not submitted allreduce of \"w\", for which ranks 0 and 2 wait since 4.000 s.\n"
+      "Rank 1: it last finished a batch at 3.000 s, and no thread of it waits inside Kolo: it computes, or hangs in "
+      "the program.\n");
+}
+
+TEST(Why, ARankMakesFewerUnnamedCalls) {
+  Rank late(1, 2);
+  late.recording().last_fast[0] = 6;
+  const Judgement found = judge_at(30, {Rank(0, 2).at(5).calls(7), late});
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+  EXPECT_TRUE(found.tensors.empty());
+  late.recording().last_fast[0] = 7;
+  EXPECT_EQ(judge_at(30, {Rank(0, 2).at(5).calls(7), late}).verdict, Verdict::unclear);
+}
+
+TEST(Why, RanksMakeTheirCallsInDifferentOrders) {
+  const Judgement found = judge_at(30, {Rank(0, 2).at(5).submits("a"), Rank(1, 2).at(5).submits("b")});
+  EXPECT_EQ(found.verdict, Verdict::order);
+  EXPECT_EQ(found.suspects, (std::vector<int>{0, 1}));
+  EXPECT_EQ(found.tensors, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(Why, AGroupIsNotMade) {
+  constexpr auto kMakes = static_cast<std::uint8_t>(core::CollectiveKind::add_process_set);
+  const Judgement found =
+      judge_at(30, {Rank(0, 8).at(5).asks("group \"of ranks\" of ranks 0-2 and 5", kMakes), Rank(1, 8),
+                    Rank(2, 8).at(6).asks("group \"of ranks\" of ranks 0-2 and 5", kMakes), Rank(3, 8), Rank(4, 8),
+                    Rank(5, 8), Rank(6, 8), Rank(7, 8)});
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects, (std::vector<int>{1, 5}));
+  EXPECT_EQ(found.sentences.front(),
+            "Ranks 1 and 5 have not submitted the making of group \"of ranks\" of ranks 0-2 and "
+            "5, for which ranks 0 and 2 wait since 4.000 s.");
+}
+
+TEST(Why, OneLateRankKeepsTwoOthersFromEachOther) {
+  // Rank 1 waits for rank 2 in "b", and therefore does not come to "a".
+  const Judgement found =
+      judge_at(30, {Rank(0, 3).at(5).submits("a"), Rank(1, 3).at(5).submits("b"), Rank(2, 3).at(4)});
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects, std::vector<int>{2});
+}
+
+TEST(Why, ARankHasNotComeToABatch) {
+  const Judgement found =
+      judge_at(30, {Rank(0, 2).at(5).submits("w").begins("w", 4), Rank(1, 2).at(4).submits("w").at(5)});
+  // It has submitted "w", and so waits for it itself; nobody lacks it.
+  EXPECT_EQ(found.verdict, Verdict::unclear);
+  const Judgement behind =
+      judge_at(30, {Rank(0, 2).at(5).submits("w").begins("w", 4), Rank(1, 2).begins("v", 3).ends(3)});
+  EXPECT_EQ(behind.verdict, Verdict::slow);
+  EXPECT_EQ(behind.suspects, std::vector<int>{1});
+}
+
+TEST(Why, ARankGaveUpByItself) {
+  const Judgement found = judge_at(30, {Rank(0, 2, State::faulted, Life::gone)
+                                            .at(9)
+                                            .hears(Kind::blamed, 1)
+                                            .fails(ErrorCode::user_exception, "rank 1 threw"),
+                                        Rank(1, 2, State::faulted, Life::gone)
+                                            .at(8)
+                                            .announces(1, "an exception")
+                                            .fails(ErrorCode::user_exception, "rank 1 threw")});
+  EXPECT_EQ(found.verdict, Verdict::gave_up);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+}
+
+TEST(Why, ARankLeftWhileOthersNeededIt) {
+  const Judgement found = judge_at(30, {Rank(0, 2, State::closed, Life::gone)
+                                            .at(5)
+                                            .submits("w")
+                                            .at(9)
+                                            .hears(Kind::rank_left, 1)
+                                            .fails("w", ErrorCode::rank_lost, "rank 1 has left")
+                                            .leaves(),
+                                        Rank(1, 2, State::closed, Life::gone).at(8).leaves()});
+  EXPECT_EQ(found.verdict, Verdict::left);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+}
+
+TEST(Why, ThoseThatAnErrorEndedAreNoCause) {
+  // Rank 1 leaves; the others' operations fail, and nobody catches that.
+  const auto uncaught = [](int rank) {
+    return Rank(rank, 3, State::running, Life::gone)
+        .at(5)
+        .submits("w")
+        .at(9)
+        .hears(Kind::rank_left, 1)
+        .fails("w", ErrorCode::rank_lost, "rank 1 has left");
+  };
+  const Judgement found = judge_at(30, {uncaught(0),
+                                        Rank(1, 3, State::faulted, Life::gone)
+                                            .at(8)
+                                            .leaves()
+                                            .at(10)
+                                            .hears(Kind::death_seen, 0)
+                                            .fails(ErrorCode::rank_lost, "rank 0 was lost"),
+                                        uncaught(2)});
+  EXPECT_EQ(found.verdict, Verdict::left);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+  EXPECT_EQ(found.ranks[0].state, "has ended after an error");
+}
+
+TEST(Why, AHostIsGoneWithItsFiles) {
+  const auto survivor = [](int rank) {
+    return Rank(rank, 4, State::faulted, Life::gone)
+        .at(8)
+        .submits("w")
+        .begins("w", 1)
+        .at(9)
+        .hears(Kind::blamed, 2)
+        .fails(ErrorCode::rank_lost, "rank 2 was lost");
+  };
+  const Judgement found = judge_at(30, {survivor(0), survivor(1)});
+  EXPECT_EQ(found.verdict, Verdict::lost);
+  EXPECT_EQ(found.suspects, std::vector<int>{2});
+  EXPECT_EQ(found.sentences.front(), "There is no file of ranks 2 and 3: their machine, or their directory, is another "
+                                     "one, or they left in order.");
+  EXPECT_EQ(found.ranks[3].state, "no file");
+}
+
+TEST(Why, TheSentenceOfTheFirstErrorNamesARank) {
+  const auto told = [](std::uint64_t at, ErrorCode code, const std::string& sentence) {
+    return judge_at(30,
+                    {Rank(1, 3, State::faulted, Life::gone).at(at).fails(code, sentence),
+                     Rank(2, 3, State::faulted, Life::gone).at(10).fails(ErrorCode::rank_lost, "rank 1 was lost: x")});
+  };
+  EXPECT_EQ(told(9, ErrorCode::rank_lost, "rank 0 was lost: its link is down").suspects, std::vector<int>{0});
+  EXPECT_EQ(told(11, ErrorCode::rank_lost, "rank 0 was lost: its link is down").suspects, std::vector<int>{1});
+  EXPECT_EQ(
+      told(9, ErrorCode::timeout, "tensor \"rank 2 \" has not ...: rank 0, which coordinates the job, does not answer")
+          .suspects,
+      std::vector<int>{0});
+  EXPECT_EQ(
+      told(9, ErrorCode::timeout, "tensor \"w\" has not completed within 5 s: rank 0 has not submitted it").suspects,
+      std::vector<int>{0});
+  EXPECT_EQ(told(9, ErrorCode::transport, "there is no memory left").suspects, std::vector<int>{1});
+}
+
+TEST(Why, ADeadlineNamesTheRankThatNeverCame) {
+  const auto told = [](int rank) {
+    return Rank(rank, 3, State::faulted, Life::gone)
+        .at(5)
+        .submits("w")
+        .at(15)
+        .hears(Kind::blamed, 1)
+        .fails(ErrorCode::timeout, "rank 1 has not submitted it");
+  };
+  const Judgement found = judge_at(30, {told(0),
+                                        Rank(1, 3, State::faulted, Life::gone)
+                                            .at(15)
+                                            .hears(Kind::blamed, 1)
+                                            .fails(ErrorCode::timeout, "rank 1 has not submitted it"),
+                                        told(2)});
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+  EXPECT_EQ(found.tensors, std::vector<std::string>{"w"});
+}
+
+TEST(Why, RanksDisagreed) {
+  const auto rank = [](int number) {
+    return Rank(number, 2).at(5).submits("w").fails("w", ErrorCode::mismatch, "ranks disagree about shape");
+  };
+  const Judgement found = judge_at(30, {rank(0), rank(1)});
+  EXPECT_EQ(found.verdict, Verdict::mismatch);
+  EXPECT_TRUE(found.suspects.empty());
+  EXPECT_EQ(all_of(found), "Ranks disagreed at 4.000 s: ranks disagree about shape\n");
+}
+
+TEST(Why, ClocksOfOtherMachinesAreShifted) {
+  Rank there(1, 2);
+  there.recording().boot = "another";
+  there.recording().host = "there";
+  there.recording().wall_ns = 0;
+  there.recording().monotonic_ns = -static_cast<std::int64_t>(100 * kSecond);  // its clock is 100 s behind
+  there.recording().events.clear();
+  for (Record record : {Record{}}) {
+    record.kind = Kind::submitted;
+    record.time = 5 * kSecond;
+    record.id = 1;
+    there.recording().events.push_back(record);
+  }
+  Rank here(0, 2);
+  here.recording().wall_ns = 0;
+  here.recording().monotonic_ns = 0;
+  const Judgement found = judge_at(105, {here.at(104), there});
+  EXPECT_EQ(found.ranks[1].last_at, 104.0);
+  EXPECT_NE(all_of(found).find("Times of there are placed by the machines' clocks of the day"), std::string::npos);
+}
+
+TEST(Why, NoRecorderIsNoJudgement) { EXPECT_EQ(judge({}, 1).verdict, Verdict::unclear); }
+
+}  // namespace
+}  // namespace kolo::why
