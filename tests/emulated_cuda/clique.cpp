@@ -177,7 +177,9 @@ void Clique::arrive(Lock& lock, int rank, const Part& part, Stream& stream, cons
   seat.clock = clock;
   seat.stream = &stream;
   seat.buffers = {machine.memory->device_view(part.input), machine.memory->device_view(part.output)};
-  const bool all = std::all_of(round.seats.begin(), round.seats.end(), [](const Round::Seat& s) { return s.arrived; });
+  // One that has left without a result was aborted, and its memory may be gone.
+  const bool all =
+      std::all_of(round.seats.begin(), round.seats.end(), [](const Round::Seat& s) { return s.arrived && !s.left; });
   if (!all || broken_) return;
   std::vector<Buffers> buffers;
   for (const Round::Seat& other : round.seats) buffers.push_back(other.buffers);
