@@ -53,6 +53,7 @@ enum class CollectiveKind : std::uint8_t {
   reduce = 8,
   gather = 9,
   scatter = 10,
+  allgather_equal = 11,  ///< the same number of rows from every rank
 };
 
 /// The parts of a call. A part that its kind does not use has the default.
@@ -103,6 +104,12 @@ class Call {
   }
   static Call allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {}) {
     return into(Kind::allgather, in, out, 0, options);
+  }
+  /// As allgather_into, where every rank brings equally many rows: the whole shape must agree on all ranks. Tensors of
+  /// GPUs are gathered without asking each rank for its number of rows first. The output must have as many elements as
+  /// the result (`Error` invalid_argument at the call). Not while a rank has joined.
+  static Call allgather_equal_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {}) {
+    return into(Kind::allgather_equal, in, out, 0, options);
   }
   static Call gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
                           const GatherOptions& options = {}) {

@@ -98,6 +98,9 @@ struct Metrics {
   std::uint64_t device_bytes_in_place = 0;  ///< bytes that collectives read and wrote in place, arenas included
   /// Calls of NCCL (or, staged, of the CPU's backend): collectives, and each send and each receive.
   std::uint64_t device_calls = 0;
+  /// How often the host told other ranks what this one brings to collectives of GPUs whose rows may differ by rank, and
+  /// whether there is room for the result.
+  std::uint64_t device_exchanges = 0;
 };
 [[nodiscard]] KOLO_API Metrics metrics(const Group& group);
 [[nodiscard]] inline Metrics metrics() { return metrics(current_context()); }

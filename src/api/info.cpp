@@ -107,6 +107,7 @@ Metrics metrics(const Group& group) {
   metrics.device_bytes_packed = usage.bytes_packed;
   metrics.device_bytes_in_place = usage.bytes_in_place;
   metrics.device_calls = usage.collective_calls;
+  metrics.device_exchanges = usage.exchanges;
   return metrics;
 }
 

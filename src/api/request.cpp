@@ -43,6 +43,7 @@ class RequestMaker {
   void add_of_one_shape();
   void add_members();
   void add_gathered();
+  void check_equal_rows() const;
   void add_scattered();
   void add_root_rows();
   void add_exchanged();
@@ -188,10 +189,25 @@ void RequestMaker::add_gathered() {
   output.output_elements = out ? out->elements() : 0;
   output.is_wanted = !traits_.result_at_root || root_.is_here();
   output.rank = root_.self;
-  add(in, output.row);
+  if (!traits_.rows_differ) check_equal_rows();
+  add(in, traits_.rows_differ ? output.row : in.shape());
   locate_both();
   add_buffer(in, out ? out->data() : nullptr);
   if (call_.owns_result && !output.is_wanted) make_result(detail::with_rows(0, output.row));
+}
+
+/// What is checked when all lengths are known, where they are the same.
+void RequestMaker::check_equal_rows() const {
+  const ConstTensorView& in = *call_.input;
+  const TensorView& out = *call_.output;
+  if (out.elements() != in.elements() * root_.ranks) {
+    refuse(kind_, name_,
+           "the output has " + std::to_string(out.elements()) + " elements, but " + std::to_string(root_.ranks) +
+               " ranks give " + std::to_string(in.elements()) + " each");
+  }
+  const std::int64_t at = request_.outputs.first.input_at;
+  if (at >= 0 && at != bytes_of(in.shape(), in.dtype()) * root_.self)
+    check_output_apart("give an output of its own, or exactly this rank's rows of it as the input");
 }
 
 /// Distributes the root's rows. Only the root's input and splits are read.

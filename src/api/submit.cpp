@@ -23,6 +23,7 @@ Reached reached_by_nccl(core::CollectiveKind kind) noexcept {
   switch (kind) {
   case core::CollectiveKind::allreduce:
   case core::CollectiveKind::allgather:
+  case core::CollectiveKind::allgather_equal:
   case core::CollectiveKind::reduce_scatter:
     return {true, true};
   case core::CollectiveKind::reduce:

@@ -69,6 +69,7 @@ constexpr std::array kCounters = {
     Counter{"device_bytes_packed", &Metrics::device_bytes_packed},
     Counter{"device_bytes_in_place", &Metrics::device_bytes_in_place},
     Counter{"device_calls", &Metrics::device_calls},
+    Counter{"device_exchanges", &Metrics::device_exchanges},
 };
 static_assert(kCounters.size() * sizeof(std::uint64_t) == sizeof(Metrics), "every counter has a row");
 

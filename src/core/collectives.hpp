@@ -97,6 +97,11 @@ inline constexpr CollectiveTraits kCollectives[] = {
      .rows_differ = true,
      .batches = true,
      .needs_all = true},
+    {.kind = CollectiveKind::allgather_equal,
+     .name = "allgather_equal",
+     .shapes = Shapes::gathered,
+     .batches = true,
+     .needs_all = true},
 };
 inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
 inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;

@@ -54,6 +54,7 @@ struct DeviceUsage {
   std::uint64_t bytes_in_place = 0;
   std::uint64_t collective_calls = 0;
   std::uint64_t communicators = 0;
+  std::uint64_t exchanges = 0;  ///< on the host, of lengths and of who has room
 };
 
 /// A process set that this rank is a member of, as its device needs it.

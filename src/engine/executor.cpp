@@ -161,7 +161,12 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
       pieces.push_back({buffer.input, buffer.output, buffer.elements, member.signature->tensors[placed.tensor].place});
     }
     run.pieces = std::move(pieces);
-    if (!core::traits_of(run.kind).rows_differ) continue;
+    const core::CollectiveTraits& traits = core::traits_of(run.kind);
+    if (!traits.rows_differ) {
+      if (traits.shapes == core::Shapes::gathered)  // the CPU's backend has one way for both
+        run.allocate = [output = run.pieces.front().output](const std::vector<std::int64_t>&) { return output; };
+      continue;
+    }
     const data::Placed& only = planned.pieces.front();
     Operation* operation = batch.members[only.member].get();
     run.elements = run.pieces.front().elements;

@@ -216,6 +216,53 @@ TEST_P(Calls, AGroupedAllreduceNeedsNoName) {
   });
 }
 
+TEST_P(Calls, GatherEqualRows) {
+  run([] {
+    for (const std::size_t rows : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
+      std::vector<int> in(rows, kolo::rank());
+      std::vector<int> wanted;
+      for (int r = 0; r < kolo::size(); ++r) wanted.insert(wanted.end(), rows, r);
+      std::vector<int> out(wanted.size(), -1);
+      std::vector<int> again(wanted.size(), -1);
+      const Call call = Call::allgather_equal_into(kolo::const_view(in), kolo::view(out));
+      kolo::run(kolo::world(), std::nullopt, call);
+      EXPECT_EQ(out, wanted);
+      kolo::grouped("both", {call, Call::allgather_equal_into(kolo::const_view(in), kolo::view(again))});
+      EXPECT_EQ(again, wanted);
+    }
+    std::vector<int> whole(static_cast<std::size_t>(kolo::size()), -1);
+    int& mine = whole[static_cast<std::size_t>(kolo::rank())];
+    mine = kolo::rank();
+    kolo::run(kolo::world(), "in place", Call::allgather_equal_into(kolo::const_view(&mine, 1), kolo::view(whole)));
+    for (int r = 0; r < kolo::size(); ++r) EXPECT_EQ(whole[static_cast<std::size_t>(r)], r);
+  });
+}
+
+TEST(CallErrors, OfEqualRows) {
+  kolo::run_local(2, [] {
+    std::vector<int> in(3), out(6);
+    const auto gather = [&](kolo::ConstTensorView from, kolo::TensorView to) {
+      return sentence_of(ErrorCode::invalid_argument,
+                         [&] { kolo::run(kolo::world(), "g", Call::allgather_equal_into(from, to)); });
+    };
+    EXPECT_EQ(gather(kolo::const_view(in), kolo::view(in)),
+              "allgather_equal of \"g\": the output has 3 elements, but 2 ranks give 3 each");
+    EXPECT_EQ(gather(kolo::const_view(out.data() + 1, 3), kolo::view(out)),
+              "allgather_equal of \"g\": the input and the output overlap; give an output of its own, or exactly this "
+              "rank's rows of it as the input");
+    in.resize(kolo::rank() == 0 ? 3 : 2);
+    out.resize(in.size() * 2);
+    EXPECT_NE(sentence_of(ErrorCode::mismatch,
+                          [&] {
+                            kolo::run(kolo::world(), "g",
+                                      Call::allgather_equal_into(kolo::const_view(in), kolo::view(out)));
+                          })
+                  .find("[3] on rank 0"),
+              std::string::npos);
+    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
+  });
+}
+
 TEST(CallErrors, OfNamesAndResults) {
   kolo::run_local(2, [] {
     std::vector<float> x(6, 1), y(6, 2);

@@ -161,6 +161,13 @@ void allgather(StepPlanner& steps, const data::Run& run, const Uneven* uneven) {
   steps.call_direct(gather);
 }
 
+void allgather_equal(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) {
+  const auto size = static_cast<std::size_t>(steps.limits().size);
+  const std::int64_t bytes = run.elements * static_cast<std::int64_t>(size_of(run.dtype));
+  const Uneven even{std::vector<std::int64_t>(size * size, bytes), run.pieces.front().output};
+  allgather(steps, run, &even);
+}
+
 /// An exchange in which everybody sends to the root alone.
 void gather(StepPlanner& steps, const data::Run& run, const Uneven* uneven) {
   const auto size = static_cast<std::size_t>(steps.limits().size);
@@ -197,6 +204,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::reduce, reduce},
     {CollectiveKind::gather, gather},
     {CollectiveKind::scatter, alltoall_splits},
+    {CollectiveKind::allgather_equal, allgather_equal},
 };
 
 }  // namespace

@@ -248,6 +248,7 @@ bool CudaBackend::plan_uneven(OpenJob& open, std::size_t end) {
       for (const std::int64_t count : units_of(run)) units.push_back(count);
     }
     exchange.start(number_bytes(units));
+    ++counters_.exchanges;
     return false;
   }
   if (!exchange.done()) return false;
@@ -267,6 +268,7 @@ bool CudaBackend::plan_uneven(OpenJob& open, std::size_t end) {
       }
     }
     exchange.start(refusals_of({runs.data(), runs.size()}));
+    ++counters_.exchanges;
     return false;
   }
   for (std::size_t rank = 0; rank < said.size(); ++rank) {

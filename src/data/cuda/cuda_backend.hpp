@@ -119,6 +119,7 @@ struct DeviceCounters {
   std::atomic<std::uint64_t> collective_calls{0};
   std::atomic<std::uint64_t> slot_bytes{0};
   std::atomic<std::uint64_t> communicators{0};
+  std::atomic<std::uint64_t> exchanges{0};
 
   void count(const Step& step) {
     ++steps;
@@ -140,6 +141,7 @@ struct DeviceCounters {
     usage.collective_calls = collective_calls;
     usage.slot_bytes = slot_bytes;
     usage.communicators = communicators;
+    usage.exchanges = exchanges;
     return usage;
   }
 };

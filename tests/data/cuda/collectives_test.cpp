@@ -335,6 +335,48 @@ TEST_P(Collectives, AllgatherOfUnevenRows) {
       options());
 }
 
+/// Of which the hosts tell each other nothing.
+TEST_P(Collectives, AllgatherOfEqualRows) {
+  run_local(
+      ranks(),
+      [] {
+        bind();
+        const RankStream stream;
+        for (const std::int64_t elements : {0, 3, 2000}) {
+          DeviceTensor in(DType::int16, elements, stream);
+          DeviceTensor out(DType::int16, elements * size(), stream);
+          const auto own = elements_of(DType::int16, elements, [](std::int64_t i) { return i + rank() * 1000; });
+          in.write(own);
+          const std::uint64_t before = metrics().device_exchanges;
+          Handle handle = start(world(), "equal", Call::allgather_equal_into(in.view(), out.view()));
+          follow(handle, stream);
+          const auto wanted = elements_of(DType::int16, elements * size(),
+                                          [&](std::int64_t i) { return i % elements + i / elements * 1000; });
+          EXPECT_EQ(out.read(), wanted) << elements;
+          handle.wait();
+          out.write(elements_of(DType::int16, elements * size(), [](std::int64_t) { return -1; }));
+          const TensorView place = out.view();
+          std::byte* const mine =
+              out.data() + static_cast<std::size_t>(elements) * 2 * static_cast<std::size_t>(rank());
+          if (elements > 0) ok(cudaMemcpyAsync(mine, in.data(), in.bytes(), cudaMemcpyDeviceToDevice, stream));
+          const TensorView part(mine, DType::int16, Shape{elements}, place.device(), place.stream());
+          Handle in_place = start(world(), "equal in place", Call::allgather_equal_into(part, place));
+          follow(in_place, stream);
+          EXPECT_EQ(out.read(), wanted) << elements << " in place";
+          in_place.wait();
+          EXPECT_EQ(metrics().device_exchanges, before);
+        }
+        DeviceTensor in(DType::int16, 4, stream);
+        DeviceTensor out(DType::int16, 4 * size(), stream);
+        in.write(elements_of(DType::int16, 4, [](std::int64_t) { return 1; }));
+        allgather_into("uneven", in.view(), out.view());
+        EXPECT_EQ(metrics().device_exchanges, 2U);
+        stream.synchronize();
+        emulated::acquire_all();
+      },
+      options());
+}
+
 TEST_P(Collectives, AllgatherWithoutRoomFailsEverywhereAndTheJobGoesOn) {
   run_local(
       ranks(),
