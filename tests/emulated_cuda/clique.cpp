@@ -83,15 +83,31 @@ void Clique::call(int rank, const Part& part) {
     return &other != &seat && other.called && !agree(other.signature, seat.signature);
   });
   if (disputed) disagree(round);
-  for (const Round::Seat& other : round.seats) {
-    if (disputed || !other.called || other.registered == seat.registered) continue;
-    Machine::instance().report(Report::Kind::hazard, "communicator " + name_ +
-                                                         ": ranks have registered the memory of a collective in "
-                                                         "different ways, for which NCCL can hang.\n  " +
-                                                         other.said + ": " + other.registered + "\n  " + seat.said +
-                                                         ": " + seat.registered);
+  for (std::size_t other = 0; other < round.seats.size() && !disputed; ++other) {
+    const Round::Seat& its = round.seats[other];
+    if (&its == &seat || !its.called) continue;
+    const std::string why = difference(seat.registered, seat_of(rank, part), its.registered, other);
+    if (why.empty()) continue;
+    Machine::instance().report(Report::Kind::hazard, "communicator " + name_ + ": " + why + "\n  " + its.said + ": " +
+                                                         its.registered.text + "\n  " + seat.said + ": " +
+                                                         seat.registered.text);
   }
   announce();
+}
+
+/// NCCL binds registered memory of all ranks together when it is first used together.
+std::string Clique::difference(const Registered& of_one, std::size_t one, const Registered& of_other,
+                               std::size_t other) {
+  if (of_one.text != of_other.text)
+    return "ranks have registered the memory of a collective in different ways, for which NCCL can hang.";
+  for (std::size_t i = 0; i < of_one.numbers.size(); ++i) {
+    const unsigned number = of_one.numbers[i];
+    const unsigned its = of_other.numbers[i];
+    if (bound_.emplace(std::tuple(one, number, other), its).first->second != its ||
+        bound_.emplace(std::tuple(other, its, one), number).first->second != number)
+      return "registered memory is used together with other memory than before, for which NCCL registers it again.";
+  }
+  return {};
 }
 
 bool Clique::waits_for(const Communicator& communicator) const {
@@ -252,21 +268,21 @@ void Clique::run_with_processes(Lock& lock, Stream& stream, Communicator& commun
 
 bool Clique::fill(Lock& lock, Stream& stream, const Communicator& communicator) const {
   Machine& machine = Machine::instance();
-  if (!machine.config.collectives_fill_devices) return false;
+  if (machine.config.collectives_at_a_time == 0) return false;
   bool is_free = false;
   machine.cliques->changed.wait(lock, [&] {
-    is_free = machine.filled.count(communicator.device) == 0;
+    is_free = machine.filled[communicator.device] < machine.config.collectives_at_a_time;
     const bool over = is_free || communicator.state == Communicator::State::aborted || broken_ || cut_;
     stream.waits_for_peers = !over;
     if (!over) machine.progressed.notify_all();
     return over;
   });
-  if (is_free) machine.filled.insert(communicator.device);
+  if (is_free) ++machine.filled[communicator.device];
   return is_free;
 }
 
 void Clique::free(const Communicator& communicator) const {
-  Machine::instance().filled.erase(communicator.device);
+  --Machine::instance().filled[communicator.device];
   announce();
 }
 
@@ -367,24 +383,27 @@ bool Communicator::may_advance() const {
   }
 }
 
-std::string Communicator::registration_of(const Part& part) const {
+Registered Communicator::registration_of(const Part& part) const {
   const Collective kind = part.signature.kind;
   if (kind == Collective::send || kind == Collective::receive) return {};
+  Registered found;
   const bool moves_blocks =
       kind == Collective::all_gather || kind == Collective::reduce_scatter;  // to places of their own
-  const auto place_of = [&](const void* data) -> std::string {
+  const auto note = [&](const char* what, const void* data) {
+    found.text += std::string(found.text.empty() ? "" : "; ") + what;
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     for (const auto& [handle, known] : registered) {
       if (!known.allocation->contains(address)) continue;
-      const std::string number = "registration " + std::to_string(known.number);
-      return moves_blocks ? number : number + ", byte " + std::to_string(address - known.allocation->base);
+      found.text += " is registered";
+      if (!moves_blocks) found.text += ", byte " + std::to_string(address - known.allocation->base);
+      found.numbers.push_back(known.number);
+      return;
     }
-    return "none";
+    found.text += " is not registered";
   };
-  std::string text;
-  if (kind != Collective::broadcast) text += "input: " + place_of(part.input);
-  if (kind != Collective::reduce) text += (text.empty() ? "output: " : "; output: ") + place_of(part.output);
-  return text;
+  if (kind != Collective::broadcast) note("the input", part.input);
+  if (kind != Collective::reduce) note("the output", part.output);
+  return found;
 }
 
 void Communicator::advance() {

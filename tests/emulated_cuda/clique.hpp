@@ -17,6 +17,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,12 @@
 
 namespace kolo::emulated {
 
+/// Where a collective's memory lies, of what a communicator was told of.
+struct Registered {
+  std::string text;               // alike on all ranks
+  std::vector<unsigned> numbers;  // the rank's own, of what the text names
+};
+
 /// One rank's call: a collective, a send or a receive.
 struct Part {
   Signature signature;
@@ -36,7 +43,7 @@ struct Part {
   void* output = nullptr;
   std::uint64_t number = 0;  // among the collectives, or among what goes from one rank to another
   std::string site;
-  std::string registered;  // where input and output lie in memory that the communicator was told of
+  Registered registered;
 };
 
 /// One collective, or one message: a seat for each rank, or for sender and receiver.
@@ -46,7 +53,7 @@ struct Round {
     bool arrived = false;
     bool left = false;
     Signature signature;
-    std::string registered;
+    Registered registered;
     std::string said;  // "rank 1 (src/x.cpp:3): ncclAllReduce of 4 float32, sum"
     Buffers buffers;   // as a device thread may touch them
     VectorClock clock;
@@ -112,7 +119,7 @@ class Clique {
   std::size_t seat_of(int rank, const Part& part) const;
   Round& round_of(int rank, const Part& part);
   void arrive(Lock& lock, int rank, const Part& part, Stream& stream, const VectorClock& clock);
-  /// With Config::collectives_fill_devices: waits until the device is free, and takes it. Whether it has.
+  /// With Config::collectives_at_a_time: waits until the device has room, and takes it. Whether it has.
   bool fill(Lock& lock, Stream& stream, const Communicator& communicator) const;
   void free(const Communicator& communicator) const;
   void run_parts(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts);
@@ -120,6 +127,7 @@ class Clique {
   void depart(int rank, const Part& part, Stream& stream);
   VectorClock clock_after(const Round& round, std::size_t seat) const;
   void disagree(const Round& round);
+  std::string difference(const Registered& of_one, std::size_t one, const Registered& of_other, std::size_t other);
 
   std::string name_;
   std::vector<Communicator*> members_;  // null: not yet, or no longer
@@ -131,6 +139,7 @@ class Clique {
   using Connection = std::pair<std::pair<Collective, std::size_t>, std::pair<int, int>>;  // of which size; from, to
   std::map<Connection, int> connecting_;                                                  // how many ranks have come
   std::map<std::uint64_t, std::vector<Answer>> splits_;
+  std::map<std::tuple<std::size_t, unsigned, std::size_t>, unsigned> bound_;  // a rank's registration, to another's
   std::unique_ptr<ProcessRounds> processes_;
 };
 using CliquePtr = std::shared_ptr<Clique>;
@@ -167,14 +176,13 @@ struct Communicator {
   std::set<std::pair<std::pair<Collective, std::size_t>, std::pair<int, int>>> connections;  // those that it has
   unsigned outstanding = 0;                                                                  // operations on streams
   unsigned running = 0;                                                                      // those that have started
-  struct Registered {
+  struct Known {
     AllocationPtr allocation;
     unsigned number = 0;  // among all that the communicator was told of
   };
-  std::map<void*, Registered> registered;
+  std::map<void*, Known> registered;
   unsigned registrations = 0;
-  /// What ranks of a collective must have alike.
-  std::string registration_of(const Part& part) const;
+  Registered registration_of(const Part& part) const;
 };
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 

@@ -41,9 +41,9 @@ struct Config {
   /// Memory that is allocated or freed while a collective occupies a stream of the device can deadlock, and so can a
   /// communicator that is made or destroyed then: a report.
   bool report_allocation_hazards = false;
-  /// A collective occupies its whole device: no other one starts there before it has ended, be it of another
-  /// communicator and on another stream.
-  bool collectives_fill_devices = false;
+  /// For how many collectives a device has room: no other one starts there before one has ended, be it of another
+  /// communicator and on another stream. 0: for all.
+  unsigned collectives_at_a_time = 0;
 };
 
 /// A new machine: no streams, memory, communicators, reports, counts, injections; all handles of before are invalid.

@@ -229,7 +229,7 @@ class Machine {
 
   // ---- NCCL
   std::shared_ptr<Cliques> cliques;
-  std::set<int> filled;  // devices, with Config::collectives_fill_devices
+  std::map<int, unsigned> filled;  // how many run on a device, with Config::collectives_at_a_time
 
  private:
   Machine();

@@ -323,8 +323,8 @@ TEST_F(Nccl, MemoryThatIsRegisteredOnSomeRanksIsReported) {
     });
     if (ranks == 2) continue;
     const std::string text = the_report(Report::Kind::hazard);
-    EXPECT_NE(text.find("input: none"), std::string::npos) << text;
-    EXPECT_NE(text.find("input: registration 0, byte 0"), std::string::npos) << text;
+    EXPECT_NE(text.find("the input is not registered"), std::string::npos) << text;
+    EXPECT_NE(text.find("the input is registered, byte 0"), std::string::npos) << text;
   }
 }
 
@@ -452,7 +452,7 @@ class NcclOnFullDevices : public Nccl {
  protected:
   Config config() const override {
     Config full = Nccl::config();
-    full.collectives_fill_devices = true;
+    full.collectives_at_a_time = 1;
     return full;
   }
 

@@ -27,8 +27,9 @@ struct Load {
 class Carrier {
  public:
   virtual ~Carrier() = default;
-  /// On which collectives run: what is given to it comes behind all loads that have been carried. Null: there is none.
-  [[nodiscard]] virtual const OwnStream* stream() const noexcept { return nullptr; }
+  /// On which the load's collectives run: what is given to it comes behind all loads of its set that have been carried.
+  /// Null: there is none.
+  [[nodiscard]] virtual const OwnStream* stream(const Load& /*load*/) const noexcept { return nullptr; }
   /// Memory for a slot, and the host's part of it.
   [[nodiscard]] virtual std::byte* slot(std::size_t index) const noexcept = 0;
   /// Makes the most of memory that callers' tensors will lie in, from the next load on; until `forget`, which is called

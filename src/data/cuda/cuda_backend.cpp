@@ -157,11 +157,11 @@ bool CudaBackend::serve_regions() {
   const bool idle = std::all_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->packed_steps == 0; });
   if (!idle) return false;
   const std::vector<std::shared_ptr<Region>> asked = regions_.take_asked();
-  const OwnStream* const carriers = equipment_->carrier->stream();  // behind which every batch ends
   for (const std::shared_ptr<Region>& region : asked) {
-    region->allocate(!options_.staged, (carriers != nullptr ? *carriers : equipment_->unpack).raw());
+    region->allocate(!options_.staged, equipment_->unpack.raw());
     if (region->is_there()) equipment_->carrier->adopt(*region);
   }
+  equipment_->unpack.synchronize();  // not every batch ends behind this stream
   return !asked.empty();
 }
 
@@ -226,7 +226,7 @@ bool CudaBackend::plan(OpenJob& open) {
   }
   open.steps = open.planner->take();
   if (open.steps.empty()) open.steps.emplace_back();  // tensors without elements: an end, and nothing before it
-  open.alone = equipment_->carrier->stream() != nullptr && is_small(open.steps);
+  open.alone = !options_.staged && is_small(open.steps);
   open.planned = true;
   return true;
 }
@@ -306,7 +306,7 @@ bool CudaBackend::pack_one() {
   if (open.alone && !is_next_on_carriers_stream(flight.load)) return false;
   const bool has_slot = !open.alone || step.slot_bytes > 0;
   if (has_slot && !choose_slot(flight.load)) return false;
-  const OwnStream& on = open.alone ? *with.carrier->stream() : with.pack;
+  const OwnStream& on = open.alone ? *with.carrier->stream(flight.load) : with.pack;
   if (!step.segments.empty()) {
     flight.table = with.tables.find(step.segments, on.raw());
     if (flight.table == nullptr) return false;
@@ -337,7 +337,7 @@ bool CudaBackend::is_next_on_carriers_stream(const Load& load) {
 
 /// All ranks of the set use the same one for a step: NCCL reaches into it. False while another step has it.
 bool CudaBackend::choose_slot(Load& load) const {
-  load.slot = load.set->slots_taken % options_.slots;
+  load.slot = (load.set->is.number + load.set->slots_taken) % options_.slots;  // sets use different ones at first
   return std::none_of(flights_.begin(), flights_.end(),
                       [&load](const Flight& one) { return one.load.memory != nullptr && one.load.slot == load.slot; });
 }
@@ -357,7 +357,7 @@ bool CudaBackend::carry_one() {
   const auto next = std::find_if(flights_.begin(), flights_.end(), [](const Flight& one) { return !one.under_way; });
   if (next == flights_.end()) return false;
   // What follows the step before on the carrier's stream comes first.
-  if (next != flights_.begin() && equipment_->carrier->stream() != nullptr) return false;
+  if (next != flights_.begin() && !options_.staged) return false;
   if (!equipment_->carrier->may_carry(next->load)) return false;
   const ProfilerRange range("carry", next->open->job->label);
   equipment_->carrier->carry(next->load);
@@ -371,7 +371,7 @@ bool CudaBackend::unpack_one() {
   const Flight flight = flights_.front();
   if (!with.carrier->carried(flight.load)) return false;
   const bool alone = flight.load.alone;
-  const OwnStream& on = alone ? *with.carrier->stream() : with.unpack;
+  const OwnStream& on = alone ? *with.carrier->stream(flight.load) : with.unpack;
   if (!alone) with.carrier->deliver(flight.load, with.unpack);
   if (flight.load.step->unpacks()) {
     const ProfilerRange range("unpack", flight.open->job->label);
@@ -399,12 +399,16 @@ void CudaBackend::ring_at_end(const data::Job& job) {
   equipment_->bell.ring_behind((*found)->end->event());
 }
 
+/// Of each set the oldest batch is looked at.
 bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
-  if (jobs_.empty()) return false;
-  const OpenJob& first = *jobs_.front();
-  if (!first.over && (!first.end || !first.end->event().reached())) return false;
-  finished.push_back(jobs_.front()->job);
-  jobs_.pop_front();
+  ++looks_;
+  const auto is_over = [](const OpenJob& open) { return open.over || (open.end && open.end->event().reached()); };
+  const auto done = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& open) {
+    return std::exchange(open->set->looked_at, looks_) != looks_ && is_over(*open);
+  });
+  if (done == jobs_.end()) return false;
+  finished.push_back((*done)->job);
+  jobs_.erase(done);
   if (jobs_.empty()) let_go_of_regions();
   return true;
 }

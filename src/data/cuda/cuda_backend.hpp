@@ -236,6 +236,7 @@ class CudaBackend final : public data::DeviceBackend {
   std::deque<std::unique_ptr<OpenJob>> jobs_;  // of all sets, in the order of the log
   std::deque<Flight> flights_;
   const std::unique_ptr<Copies> copies_;
+  std::uint64_t looks_ = 0;          // for batches that are over
   std::unique_ptr<Worker> freeing_;  // waits for the device to free arenas
   base::Time moved_at_{};
 };

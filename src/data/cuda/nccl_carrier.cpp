@@ -106,6 +106,7 @@ NcclLink& NcclCarrier::connect(const UniqueId& id, const data::DeviceSet& set) {
   links_.push_back(std::make_unique<NcclLink>());
   NcclLink& link = *links_.back();
   link.members = set.members;
+  link.stream = &choose_stream();
   link.since = base::now();
   hand_over([this, &link, id, rank = set.rank, size = set.size] {
     try {
@@ -117,6 +118,14 @@ NcclLink& NcclCarrier::connect(const UniqueId& id, const data::DeviceSet& set) {
     }
   });
   return link;
+}
+
+/// The one that fewer communicators have. It need not be the same on all ranks.
+const OwnStream& NcclCarrier::choose_stream() const {
+  const auto users = [this](const OwnStream& stream) {
+    return std::count_if(links_.begin(), links_.end(), [&](const auto& link) { return link->stream == &stream; });
+  };
+  return users(streams_[1]) < users(streams_[0]) ? streams_[1] : streams_[0];
 }
 
 bool NcclCarrier::connected(NcclLink& link) {
@@ -214,19 +223,19 @@ void NcclCarrier::look() {
 }
 
 void NcclCarrier::deliver(const Load& load, const OwnStream& stream) {
-  reduced_[load.slot].record(stream_.raw());
+  reduced_[load.slot].record(load.set->link->stream->raw());
   reduced_[load.slot].hold_back(stream.raw());
 }
 
 /// Only now is the stream held back behind the pack, when all that was carried before is on it.
 void NcclCarrier::give(const Load& load) {
-  if (!load.alone) packed_[load.slot].hold_back(stream_.raw());
+  NcclLink& link = *load.set->link;
+  if (!load.alone) packed_[load.slot].hold_back(link.stream->raw());
   const std::vector<Call>& calls = load.step->calls;
-  Communicator& communicator = load.set->link->communicator;
-  if (calls.size() == 1) return call(calls.front(), communicator, load.memory);
+  if (calls.size() == 1) return call(calls.front(), link, load.memory);
   if (calls.empty()) return;
-  GroupedCalls group(communicator);
-  for (const Call& one : calls) call(one, communicator, load.memory);
+  GroupedCalls group(link.communicator);
+  for (const Call& one : calls) call(one, link, load.memory);
   group.end();
 }
 
@@ -253,32 +262,34 @@ std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
   return form;
 }
 
-void NcclCarrier::call(const Call& call, Communicator& communicator, std::byte* slot) {
+void NcclCarrier::call(const Call& call, NcclLink& link, std::byte* slot) {
+  Communicator& communicator = link.communicator;
+  const cudaStream_t stream = link.stream->raw();
   const std::byte* from = call.from != nullptr ? call.from : slot + call.offset;
   std::byte* to = call.to != nullptr ? call.to : slot + call.offset;
   const std::optional<ncclDataType_t> type = nccl_type(call.dtype);
   KOLO_CHECK(type) << "NCCL has no " << to_string(call.dtype);
   switch (call.kind) {
   case Call::Kind::all_reduce:
-    communicator.all_reduce(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
+    communicator.all_reduce(from, to, call.count, *type, nccl_op(call.op), stream);
     return;
   case Call::Kind::reduce:
-    communicator.reduce(from, to, call.count, *type, nccl_op(call.op), call.peer, stream_.raw());
+    communicator.reduce(from, to, call.count, *type, nccl_op(call.op), call.peer, stream);
     return;
   case Call::Kind::broadcast:
-    communicator.broadcast(from, to, call.count, *type, call.peer, stream_.raw());
+    communicator.broadcast(from, to, call.count, *type, call.peer, stream);
     return;
   case Call::Kind::all_gather:
-    communicator.all_gather(from, to, call.count, *type, stream_.raw());
+    communicator.all_gather(from, to, call.count, *type, stream);
     return;
   case Call::Kind::reduce_scatter:
-    communicator.reduce_scatter(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
+    communicator.reduce_scatter(from, to, call.count, *type, nccl_op(call.op), stream);
     return;
   case Call::Kind::send:
-    communicator.send(from, call.count, *type, call.peer, stream_.raw());
+    communicator.send(from, call.count, *type, call.peer, stream);
     return;
   case Call::Kind::receive:
-    communicator.receive(to, call.count, *type, call.peer, stream_.raw());
+    communicator.receive(to, call.count, *type, call.peer, stream);
     return;
   }
   KOLO_UNREACHABLE();
@@ -322,7 +333,7 @@ void NcclCarrier::abort() noexcept {
   failure_ = Status();
   links_.clear();
   try {
-    stream_.synchronize();
+    for (const OwnStream& stream : streams_) stream.synchronize();
   } catch (const Error&) {
     // The device has failed: it runs nothing any more, either.
   }

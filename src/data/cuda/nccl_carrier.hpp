@@ -3,9 +3,11 @@
 // A step's collectives by NCCL: one group, on a stream of their own, so that the next step is packed meanwhile. Each
 // process set has a communicator.
 //
-// Order. All communicators share the stream, and one step at a time is given to NCCL. So the kernels of all sets run
-// one after another, on each rank in the order in which the steps are carried, which is the log's. Then none can wait
-// for a rank whose device is occupied by one that waits for this rank.
+// Order. A communicator has one of two streams, so that collectives of two sets (tensor-parallel and data-parallel
+// ones, say) run side by side. On each rank a stream runs steps in the order in which they are carried, which is the
+// log's. So the oldest collective that is not over is first in its stream on all of its ranks, and finds room there if
+// a device has room for two kernels of NCCL's: it is over some time, whatever others occupy meanwhile. With a stream
+// for each set a device could be full of kernels that wait for ranks whose devices are full of others.
 //
 // Threads. A call into NCCL may wait for other ranks: where a communicator is made or ended, and where NCCL connects,
 // which it does for the first collective of each kind and size. One of them may be dead. Such calls are made by a
@@ -16,6 +18,7 @@
 // wait for the peers: it is done while nothing of ours is on the device (CudaBackend).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -36,6 +39,7 @@ namespace kolo::cuda {
 /// A process set's communicator, and the memory that it has been told of.
 struct NcclLink {
   std::vector<int> members;  ///< as ranks of the world; empty: all
+  const OwnStream* stream = nullptr;
   Communicator communicator;
   std::vector<std::unique_ptr<Registration>> slots;
   std::map<const Region*, std::unique_ptr<Registration>> regions;
@@ -63,7 +67,7 @@ class NcclCarrier final : public Carrier {
   /// is no more. `in_peace`: false where not all ranks have it.
   [[nodiscard]] bool end(NcclLink& link, bool in_peace = true);
 
-  [[nodiscard]] const OwnStream* stream() const noexcept override { return &stream_; }
+  [[nodiscard]] const OwnStream* stream(const Load& load) const noexcept override { return load.set->link->stream; }
   [[nodiscard]] std::byte* slot(std::size_t index) const noexcept override { return memory_[index].data(); }
   void adopt(const Region& region) override;
   void forget(const Region& region) override;
@@ -77,8 +81,9 @@ class NcclCarrier final : public Carrier {
   [[nodiscard]] bool leave() override;
 
  private:
+  [[nodiscard]] const OwnStream& choose_stream() const;
   void give(const Load& load);
-  void call(const Call& call, Communicator& communicator, std::byte* slot);
+  static void call(const Call& call, NcclLink& link, std::byte* slot);
   [[nodiscard]] std::uint64_t form_of(const Load& load) const noexcept;
   void tell_of_memory(NcclLink& link);
   static void end_in_peace(NcclLink& link);
@@ -97,7 +102,7 @@ class NcclCarrier final : public Carrier {
   std::vector<CollectiveMemory> memory_;
   std::vector<Event> packed_;   // by slot
   std::vector<Event> reduced_;  // by slot
-  OwnStream stream_;
+  std::array<OwnStream, 2> streams_;
   std::vector<std::unique_ptr<NcclLink>> links_;
   std::vector<const Region*> regions_;
   bool regions_are_new_ = false;  // to some link

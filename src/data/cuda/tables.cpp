@@ -41,7 +41,9 @@ Tables::Tables(std::size_t chunks) : chunks_(chunks), device_(chunks * sizeof(Ch
 Table* Tables::find(const std::vector<Segment>& segments, cudaStream_t stream) {
   const std::uint64_t key = key_of(segments);
   const auto [first, last] = by_key_.equal_range(key);
-  const auto found = std::find_if(first, last, [&](const auto& known) { return known.second->segments_ == segments; });
+  const auto found = std::find_if(first, last, [&](const auto& known) {
+    return known.second->stream_ == stream && known.second->segments_ == segments;
+  });
   Table* table = found != last ? found->second : nullptr;
   if (table == nullptr) {
     const std::size_t chunks = chunks_in(segments);
@@ -97,6 +99,7 @@ void Tables::fill(Table& table, const std::vector<Segment>& segments, cudaStream
   std::byte* const device = device_.data() + table.begin_ * sizeof(Chunk);
   table.segments_ = segments;
   table.chunks_ = reinterpret_cast<const Chunk*>(device);
+  table.stream_ = stream;
   table.count_ = 0;
   const std::size_t bytes = chunks_in(segments) * sizeof(Chunk);
   host_touches(host, bytes, true, "making a table");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The chunk tables that pack and unpack work from, on the device. A step that comes again with the same tensors in the
-// same order - as all do once steps repeat - finds its table there. A table takes as much of the memory as it has
-// chunks, so those of thousands of small steps have room. All memory is allocated at the beginning.
+// same order - as all do once steps repeat - finds its table there, if it is packed on the same stream. A table takes
+// as much of the memory as it has chunks, so those of thousands of small steps have room. All memory is allocated at
+// the beginning.
 //
 // The driver's.
 #pragma once
@@ -33,6 +34,7 @@ class Table {
 
   std::size_t begin_ = 0;  // in the memory, in chunks
   const Chunk* chunks_ = nullptr;
+  cudaStream_t stream_ = nullptr;  // that has copied it
   std::uint32_t count_ = 0;
   std::uint64_t key_ = 0;
   std::vector<Segment> segments_;

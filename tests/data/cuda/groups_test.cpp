@@ -147,13 +147,13 @@ std::int64_t sum_of(const Group& group) {
   return std::accumulate(members.begin(), members.end(), std::int64_t{0});
 }
 
-/// Collectives that leave room for no other one on the device, of groups that share ranks, given in an order of its own
+/// Collectives of which a device has room for two, of groups that share ranks, given in an order of its own
 /// by each rank; and work that needs the results of both.
 TEST_F(Groups, CannotDeadlockOnOneDevice) {
   constexpr int kSteps = kolo::testing::unless_sanitized(60, 10);
   for (unsigned seed = 1; seed <= 3; ++seed) {
     emulated::Config config = machine();
-    config.collectives_fill_devices = true;
+    config.collectives_at_a_time = 2;
     config.seed = seed;
     emulated::reset(config);
     run_local(

@@ -14,6 +14,7 @@
 
 #include <kolo/gradient_arena.hpp>
 
+#include "data/cuda/tables.hpp"
 #include "tests/data/cuda/gate.hpp"
 
 namespace kolo::cuda::test {
@@ -289,6 +290,66 @@ TEST_F(Hazards, RanksOfSeveralGroupsUseTheSameFusionBuffer) {
         }
         stream.synchronize();
         emulated::acquire_all();
+        barrier();
+      },
+      options());
+}
+
+/// However many steps repeat, each finds its table.
+TEST_F(Hazards, ManyStepsHaveTablesOfTheirOwn) {
+  constexpr std::size_t kSteps = 1000;
+  ok(cudaSetDevice(0));
+  {
+    Tables tables(2 * kSteps);
+    const OwnStream stream;
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t step = 0; step < kSteps; ++step) {
+        Segment segment;
+        segment.output = reinterpret_cast<std::byte*>(16 * (step + 1));  // of which only the address counts here
+        segment.bytes = 16;
+        ASSERT_NE(tables.find({segment}, stream.raw()), nullptr);
+      }
+      EXPECT_EQ(tables.made(), kSteps) << "in round " << round;
+    }
+    stream.synchronize();
+  }
+}
+
+/// Tensor-parallel and data-parallel traffic, say: what one set waits for does not hold up the other.
+TEST_F(Hazards, ASetDoesNotWaitForWhatAnotherWaitsFor) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream slow_stream;
+        const RankStream stream;
+        const Group pair = Group::of({1, 0});
+        const auto ones = elements_of(DType::float32, 1000, [](std::int64_t) { return 1; });
+        const auto twos = elements_of(DType::float32, 1000, [](std::int64_t) { return 2; });
+        DeviceTensor slow(DType::float32, 1000, slow_stream);
+        DeviceTensor quick(DType::float32, 1000, stream);
+        slow.write(ones);
+        allreduce("slow", slow.view());  // both sets have what they need
+        quick.write(ones);
+        allreduce(pair, "quick", quick.view());
+        emulated::acquire_all();
+        for (int round = 0; round < 4; ++round) {
+          Gate gate;
+          const Opened opened{gate};
+          slow.write(ones);
+          quick.write(ones);
+          gate.hold(slow_stream);
+          Handle behind = allreduce_async("slow", slow.view());
+          Handle beside = allreduce_async(pair, "quick", quick.view());
+          ASSERT_TRUE(beside.wait_for(std::chrono::seconds(30))) << "round " << round << "\n" << emulated::describe();
+          EXPECT_FALSE(behind.done());
+          emulated::acquire_all();
+          EXPECT_TRUE(quick.read() == twos);
+          gate.open();
+          behind.wait();
+          emulated::acquire_all();
+          EXPECT_TRUE(slow.read() == twos);
+        }
         barrier();
       },
       options());
