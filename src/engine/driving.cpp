@@ -33,8 +33,7 @@ constexpr std::uint64_t kMostWaitedFor = 128 << 20;
 class WaitRecord {
  public:
   WaitRecord(recorder::Recorder& recorder, const Operation& operation) noexcept
-      : recorder_(recorder),
-        id_(operation.name_hash),
+      : recorder_(recorder), id_(operation.name_hash),
         sleeper_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) / alignof(WaitRecord))) {
     recorder_.record_caller(recorder::Kind::wait_begun, 0, id_, sleeper_);
   }
