@@ -321,7 +321,7 @@ _call_back = lib.Done(_on_done)
 # --- calls of C that wait and have no handle
 
 class _Helper:
-    """A call on a thread of its own. Others wait for `done`, not by `Thread.join`: one that a signal interrupts takes
+    """A call on a thread of its own. Others `wait`, not by `Thread.join`: one that a signal interrupts takes
     the thread for ended in Python 3.9 to 3.12."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -337,6 +337,11 @@ class _Helper:
             self.error = error
         self.done.set()
 
+    def wait(self) -> None:
+        """In slices: a signal may have been delivered to another thread, which does not wake this one."""
+        while not self.done.wait(_SLICE):
+            pass
+
 
 _helpers: "list[_Helper]" = []  # those that run, and those whose caller was interrupted
 
@@ -348,7 +353,7 @@ def join_helpers() -> None:
         try:
             helper.claim.pop()  # its thread has not begun
         except IndexError:
-            helper.done.wait()
+            helper.wait()
         if helper in _helpers:
             _helpers.remove(helper)
 
@@ -361,7 +366,7 @@ def interruptible(function: Callable[[], T]) -> T:
     helper = _Helper(function)
     _helpers.append(helper)
     threading.Thread(target=helper.run, name="kolopy", daemon=True).start()
-    helper.done.wait()
+    helper.wait()
     _helpers.remove(helper)
     if helper.error is not None:
         raise helper.error
