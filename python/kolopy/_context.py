@@ -216,7 +216,7 @@ class Context:
         open fail with ShutDownError. A second call does nothing."""
         if self._pointer is None:
             return
-        _operations.join_helpers(1.0)
+        _operations.join_helpers()
         lib.check(lib.C.kolo_shutdown(self._pointer))
         self._pointer = None
         self.world._close()
@@ -309,7 +309,6 @@ def leave(context: Context, error: Optional[BaseException]) -> None:
     if failed:
         assert error is not None
         context.abandon(error)
-        _operations.join_helpers(10.0)  # they fail now
     context.shutdown()
 
 
