@@ -156,7 +156,7 @@ class Timeline(unittest.TestCase):
             survivors = [event for event in events if event["pid"] != 1]
             self.assertEqual(sum(event["name"] == "error" for event in survivors), 2)
             self.assertEqual(sum(event["name"] == "step 4 ends" for event in survivors), 2)
-            timelines.check_clocks(self, events, RANKS)
+            timelines.check_clocks(self, survivors, RANKS - 1)  # what the third did last may not have been written
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Timelines of jobs on several processes: whole, and of one clock. (Ranks as threads: tests/worlds/looking_test.cpp;
-torchrun: tests/c10d/timeline_test.py; a job that is killed: kolo_why_test.py.)
+torchrun: tests/c10d/torchrun_timeline_test.py; a job that is killed: kolo_why_test.py.)
 
 usage: timeline_test.py WHY_JOB RANKS COMMAND...         a job of one machine; COMMAND starts it: mpirun -np 3
        timeline_test.py WHY_JOB RANKS hosts WITH_HOSTS   on as many hosts, made by scripts/with-hosts

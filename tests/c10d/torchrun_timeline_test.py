@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The timeline of a job that torchrun starts: whole, and of one clock.
 
-usage: timeline_test.py      needs kolo_torch on the path (PYTHONPATH)
+usage: torchrun_timeline_test.py      needs kolo_torch on the path (PYTHONPATH)
 """
 
 import os
