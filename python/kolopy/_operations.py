@@ -320,16 +320,17 @@ _call_back = lib.Done(_on_done)
 
 # --- calls of C that wait and have no handle
 
-_helpers: "list[threading.Thread]" = []  # those that run, and those whose caller was interrupted
+# An event for each that runs, and for those whose caller was interrupted. Threads are not joined: up to Python 3.12 an
+# exception within Thread.join makes a thread that runs count as ended.
+_helpers: "list[threading.Event]" = []
 
 
 def join_helpers(seconds: float) -> None:
     """Before a context is shut down: calls whose caller was interrupted may still use it."""
     end = time.monotonic() + seconds
-    for thread in list(_helpers):
-        if thread.ident is not None:
-            thread.join(max(end - time.monotonic(), 0))
-    _helpers[:] = [thread for thread in _helpers if thread.is_alive()]
+    for ended in list(_helpers):
+        ended.wait(max(end - time.monotonic(), 0))
+    _helpers[:] = [ended for ended in _helpers if not ended.is_set()]
 
 
 def interruptible(function: Callable[[], T]) -> T:
@@ -338,19 +339,21 @@ def interruptible(function: Callable[[], T]) -> T:
     if threading.current_thread() is not threading.main_thread():
         return function()
     outcome: "list[Any]" = []
+    ended = threading.Event()
 
     def call() -> None:
         try:
             outcome.extend((function(), None))
         except BaseException as error:
             outcome.extend((None, error))
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=call, name="kolopy", daemon=True)
-    _helpers.append(thread)
-    thread.start()
-    while thread.is_alive():
-        thread.join(_SLICE)
-    _helpers.remove(thread)
+    _helpers.append(ended)
+    threading.Thread(target=call, name="kolopy", daemon=True).start()
+    while not ended.wait(_SLICE):
+        pass
+    _helpers.remove(ended)
     if outcome[1] is not None:
         raise outcome[1]
     return outcome[0]  # type: ignore[no-any-return]
