@@ -111,7 +111,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_GPU_SLOTS", &S::gpu_slots, Type::integer, 2, 16, kShared, "",
      "How many fusion buffers a GPU has, each of `KOLO_FUSION_THRESHOLD`: while one is reduced the next is packed."},
     {"KOLO_GPU_DIRECT_BYTES", &S::gpu_direct_bytes, Type::bytes, 0, kTi, kShared, "",
-     "Tensors on a GPU of at least this size are reduced where they lie, smaller ones in a fusion buffer."},
+     "Tensors on a GPU of at least this size are reduced where they lie; smaller ones, where several can share a "
+     "collective, in a fusion buffer."},
     {"KOLO_SHARE_DEVICE", &S::share_device, Type::boolean, 0, 0, kShared, "",
      "Whether several ranks, or several contexts of a process by NCCL, may use one GPU; if not, that is an error."},
     {"KOLO_GPU_MEMORY_LIMIT", &S::gpu_memory_limit_bytes, Type::bytes, 0, kTi, kOwn, "",

@@ -78,6 +78,7 @@ struct Job {
   bool some_are_absent = false;
   bool is_absent = false;             ///< this rank
   std::vector<DeviceEventPtr> ready;  ///< on a device: when the callers' streams have come to where they submitted
+  std::string label;                  ///< for profilers, where one listens: the first tensor's name, and how many more
   void* cookie = nullptr;             ///< the engine's own
   Status status;                      ///< set by the backend before the job is reported finished: of all runs
   /// Where rows differ by rank a backend may call this, from `progress`, when one of the runs is over on this rank: its

@@ -9,7 +9,6 @@ bool Execution::move(base::Time now) {
   if (!engine_.ending.may_use_backends()) return false;
   if (engine_.inter) engine_.inter->progress(now);  // first: what has come is tested for in this pass, not in the next
   const data::Progress result = engine_.executor.progress(
-      engine_.driver.in_background(),
       [this](Operation& member, const Status& outcome) {
         Driver::assert_held();
         finish(member, outcome);

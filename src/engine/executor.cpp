@@ -16,6 +16,12 @@ std::uint64_t nanoseconds_between(base::Time begin, base::Time end) noexcept {
   return static_cast<std::uint64_t>(std::max(end - begin, base::Duration::zero()).count());
 }
 
+std::string label_of(const Batch& batch) {
+  const Entry* const first = batch.members.front()->entry;
+  const std::string name = first == nullptr || first->name.empty() ? "a call without a name" : first->name;
+  return batch.members.size() == 1 ? name : name + " and " + std::to_string(batch.members.size() - 1) + " more";
+}
+
 bool is_on_device(const OperationPtr& operation) { return operation->signature->device != DeviceKind::cpu; }
 
 }  // namespace
@@ -26,6 +32,7 @@ Executor::Executor(std::unique_ptr<data::Backend> world, data::DeviceBackend* de
   device_->set_enqueued([this](data::Job& job, const data::DeviceEventPtr& event) {
     Batch& batch = *static_cast<Batch*>(job.cookie);
     note_outcomes(batch);
+    unheard_.push_back(&batch);
     for (std::size_t i = 0; i < batch.members.size(); ++i) {
       if (!batch.outcome_of(i).ok()) continue;  // there is no result to go on with: its end tells
       for (auto& callback : batch.members[i]->set_enqueued(event)) enqueued_(std::move(callback));
@@ -92,6 +99,7 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
     ready_.push_back(&batch);
   } else if (on_device) {
+    if (device_->wants_labels()) batch.job.label = label_of(batch);
     ++open_on_device_;
     device_->start(batch.job);
   } else {
@@ -227,6 +235,19 @@ void Executor::note_outcomes(Batch& batch) {
   }
 }
 
+/// A ring costs two calls and a thread's waking, so only those get one for which a thread sleeps, or waits to be
+/// called.
+void Executor::ring_for_waiters() {
+  const auto is_awaited = [](const Batch* batch) {
+    return std::any_of(batch->members.begin(), batch->members.end(),
+                       [](const OperationPtr& member) { return member && member->host_waits(); });
+  };
+  const auto awaited =
+      std::stable_partition(unheard_.begin(), unheard_.end(), [&](const Batch* batch) { return !is_awaited(batch); });
+  for (auto batch = awaited; batch != unheard_.end(); ++batch) device_->ring_at_end((*batch)->job);
+  unheard_.erase(awaited, unheard_.end());
+}
+
 data::Progress Executor::move_sets() {
   data::Progress result = data::Progress::idle;
   for (std::size_t i = 0; i < busy_.size();) {
@@ -299,6 +320,7 @@ void Executor::forget() noexcept {
   busy_.clear();
   open_in_sets_ = 0;
   open_on_device_ = 0;
+  unheard_.clear();
   ready_.clear();
 }
 

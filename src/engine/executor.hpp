@@ -89,17 +89,17 @@ class Executor {
   }
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
-  /// Moves the backends; the device's only with `device`, because the background thread alone gives it work. Finished
-  /// batches are handed to `finish` in order, as Batch&, and may be reused after. A member that is over before its
-  /// batch goes to `finish_member`, with its outcome. Says what the CPU's backend did, unless something advanced
-  /// elsewhere.
+  /// Moves the backends. Finished batches are handed to `finish` in order, as Batch&, and may be reused after. A member
+  /// that is over before its batch goes to `finish_member`, with its outcome. Says what the CPU's backend did, unless
+  /// something advanced elsewhere.
   template <class FinishMember, class Finish>
-  data::Progress progress(bool device, FinishMember finish_member, Finish finish) {
+  data::Progress progress(FinishMember finish_member, Finish finish) {
     data::Progress result = data::Progress::idle;
     if (world_.open > 0) result = move(*world_.backend, world_.open);
     if (!busy_.empty()) result = std::max(result, move_sets());
-    if (device && open_on_device_ > 0 && move(*device_, open_on_device_) == data::Progress::advanced) {
-      result = data::Progress::advanced;
+    if (open_on_device_ > 0) {
+      if (move(*device_, open_on_device_) == data::Progress::advanced) result = data::Progress::advanced;
+      ring_for_waiters();
     }
     if (ready_.empty() && over_.empty()) return result;
     for (const Over& one : over_) finish_member(*one.member, one.outcome);
@@ -158,11 +158,13 @@ class Executor {
       auto& batch = *static_cast<Batch*>(job->cookie);
       batch.status = std::move(job->status);
       note_outcomes(batch);
+      if (batch.on_device) unheard_.erase(std::remove(unheard_.begin(), unheard_.end(), &batch), unheard_.end());
       ready_.push_back(&batch);
       --open;
     }
     return result;
   }
+  void ring_for_waiters();
   static void note_outcomes(Batch& batch);
   void note_over(Batch& batch, std::size_t run);
   Batch& take();
@@ -188,6 +190,7 @@ class Executor {
   };
   std::vector<Over> over_;  // members that are over before their batch
   std::vector<data::Job*> finished_;
+  std::vector<Batch*> unheard_;  // all their work is with the device, which nobody asked to ring at the end
   std::atomic<std::uint64_t> open_on_device_{0};
 };
 
