@@ -320,16 +320,42 @@ _call_back = lib.Done(_on_done)
 
 # --- calls of C that wait and have no handle
 
-_helpers: "list[threading.Thread]" = []  # those that run, and those whose caller was interrupted
+class _Helper:
+    """A call on a thread of its own. Others `wait`, not by `Thread.join`: one that a signal interrupts takes
+    the thread for ended in Python 3.9 to 3.12."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.claim = [function]  # whoever takes it out: the thread, or who wants no call any more
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: Optional[BaseException] = None
+
+    def run(self) -> None:
+        try:
+            self.result = self.claim.pop()()
+        except BaseException as error:
+            self.error = error
+        self.done.set()
+
+    def wait(self) -> None:
+        """In slices: a signal may have been delivered to another thread, which does not wake this one."""
+        while not self.done.wait(_SLICE):
+            pass
 
 
-def join_helpers(seconds: float) -> None:
-    """Before a context is shut down: calls whose caller was interrupted may still use it."""
-    end = time.monotonic() + seconds
-    for thread in list(_helpers):
-        if thread.ident is not None:
-            thread.join(max(end - time.monotonic(), 0))
-    _helpers[:] = [thread for thread in _helpers if thread.is_alive()]
+_helpers: "list[_Helper]" = []  # those that run, and those whose caller was interrupted
+
+
+def join_helpers() -> None:
+    """Before a context is shut down: calls whose caller was interrupted may still use it. They end when their operation
+    has been made by all ranks, or has failed."""
+    for helper in list(_helpers):
+        try:
+            helper.claim.pop()  # its thread has not begun
+        except IndexError:
+            helper.wait()
+        if helper in _helpers:
+            _helpers.remove(helper)
 
 
 def interruptible(function: Callable[[], T]) -> T:
@@ -337,20 +363,11 @@ def interruptible(function: Callable[[], T]) -> T:
     KeyboardInterrupt here; it then goes on there, until it is done or has failed."""
     if threading.current_thread() is not threading.main_thread():
         return function()
-    outcome: "list[Any]" = []
-
-    def call() -> None:
-        try:
-            outcome.extend((function(), None))
-        except BaseException as error:
-            outcome.extend((None, error))
-
-    thread = threading.Thread(target=call, name="kolopy", daemon=True)
-    _helpers.append(thread)
-    thread.start()
-    while thread.is_alive():
-        thread.join(_SLICE)
-    _helpers.remove(thread)
-    if outcome[1] is not None:
-        raise outcome[1]
-    return outcome[0]  # type: ignore[no-any-return]
+    helper = _Helper(function)
+    _helpers.append(helper)
+    threading.Thread(target=helper.run, name="kolopy", daemon=True).start()
+    helper.wait()
+    _helpers.remove(helper)
+    if helper.error is not None:
+        raise helper.error
+    return helper.result  # type: ignore[no-any-return]

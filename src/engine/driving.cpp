@@ -28,21 +28,26 @@ constexpr std::chrono::microseconds kLittlePatience{200};
 constexpr std::chrono::nanoseconds kReadingOfByte{1};
 constexpr std::uint64_t kMostWaitedFor = 128 << 20;
 
-/// Records that a thread sleeps, and until when. Of the operation it looks only at its name, which is constant: another
-/// thread may give it its number while this one sleeps (`Sequence::try_end`).
+/// Records that a thread sleeps, and until when, and counts how long. Of the operation it looks only at its name, which
+/// is constant: another thread may give it its number while this one sleeps (`Sequence::try_end`).
 class WaitRecord {
  public:
-  WaitRecord(recorder::Recorder& recorder, const Operation& operation) noexcept
-      : recorder_(recorder), id_(operation.name_hash),
+  WaitRecord(EngineState& engine, const Operation& operation) noexcept
+      : engine_(engine), id_(operation.name_hash),
         sleeper_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) / alignof(WaitRecord))) {
-    recorder_.record_caller(recorder::Kind::wait_begun, 0, id_, sleeper_);
+    engine_.recorder->record_caller_at(begun_, recorder::Kind::wait_begun, 0, id_, sleeper_);
   }
-  ~WaitRecord() { recorder_.record_caller(recorder::Kind::wait_ended, 0, id_, sleeper_); }
+  ~WaitRecord() {
+    const base::Time now = base::now();
+    engine_.recorder->record_caller_at(now, recorder::Kind::wait_ended, 0, id_, sleeper_);
+    engine_.sleeps_of_callers.add(static_cast<std::uint64_t>((now - begun_).count()));
+  }
   WaitRecord(const WaitRecord&) = delete;
   WaitRecord& operator=(const WaitRecord&) = delete;
 
  private:
-  recorder::Recorder& recorder_;
+  EngineState& engine_;
+  const base::Time begun_ = base::now();
   const std::uint64_t id_;
   const std::uint32_t sleeper_;  ///< the same number twice, and no other sleeper's: where this object lies
 };
@@ -288,7 +293,7 @@ void Driving::wait_all(Span<Operation* const> operations, std::optional<base::Ti
     const bool is_news = mark(operations[last]);
     const bool rings = operations[last]->device() != DeviceKind::cpu && operations[last]->note_host_waits();
     if (is_news || rings) engine_.driver.ring_if_asleep();
-    const WaitRecord record(*engine_.recorder, *operations[last]);
+    const WaitRecord record(engine_, *operations[last]);
     operations[last]->sleep_until(until);
   }
 }

@@ -38,6 +38,7 @@ void Execution::finish(Batch& batch) {
     engine_.recorder->record(recorder::Kind::batch_ended, batch.job.set, 0, batch.serial);
   }
   if (batch.absence.is_own) return;
+  engine_.executor.count(batch);
   engine_.tally.bytes_in_place += batch.job.bytes_in_place;
   for (std::size_t i = 0; i < batch.members.size(); ++i) {
     if (batch.members[i]) finish(*batch.members[i], batch.outcome_of(i));

@@ -11,6 +11,11 @@
 namespace kolo::engine {
 namespace {
 
+/// 0: they are in the other order, as where a look at the clock is older than a submission.
+std::uint64_t nanoseconds_between(base::Time begin, base::Time end) noexcept {
+  return static_cast<std::uint64_t>(std::max(end - begin, base::Duration::zero()).count());
+}
+
 std::string label_of(const Batch& batch) {
   const Entry* const first = batch.members.front()->entry;
   const std::string name = first == nullptr || first->name.empty() ? "a call without a name" : first->name;
@@ -84,7 +89,7 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   batch.members = std::move(members);
   batch.on_device = on_device;
   batch.serial = how.serial;
-  if (recorder_ != nullptr && recorder_->is_on()) record_begun(batch, how.plan_key);
+  if (recorder_ != nullptr) record_begun(batch, how.plan_key);
   data::Layout once;
   const data::Layout& layout = layout_for(batch, how.plan_key, how.number, once);
   fill(batch, layout);
@@ -108,8 +113,13 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   return batch;
 }
 
-void Executor::record_begun(const Batch& batch, std::uint32_t plan_key) const {
+void Executor::record_begun(Batch& batch, std::uint32_t plan_key) {
   using recorder::Kind;
+  batch.begun = recorder_->time();
+  tally_->requests_of_batches.add(batch.members.size());
+  for (std::size_t i = 0; !batch.absence.is_own && i < batch.members.size(); ++i)
+    tally_->negotiations.add(nanoseconds_between(batch.members[i]->waiting.since, batch.begun));
+  if (!recorder_->is_on()) return;
   const Operation& first = *batch.members.front();
   const bool is_unnamed = first.name_hash == 0;
   const auto flags =
@@ -183,6 +193,35 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
   if (batch.member_of.empty() || batch.absence.is_own) return;
   batch.outcomes.resize(batch.members.size());
   batch.job.run_over = [this](data::Job& job, std::size_t run) { note_over(*static_cast<Batch*>(job.cookie), run); };
+}
+
+void Executor::count(const Batch& batch) {
+  tally_->executions.add(nanoseconds_between(batch.begun, recorder_->time()));
+  const data::Backend& backend = *pipeline_of(batch.job.set).backend;
+  std::uint64_t all = 0;
+  for (const data::Run& run : batch.job.runs) {
+    const auto bytes = static_cast<std::uint64_t>(run.elements) * size_of(run.dtype);
+    all += bytes;
+    if (batch.on_device) {
+      tally_->bytes_on_device += bytes;
+      continue;
+    }
+    switch (backend.way(run)) {
+    case data::Way::alone:
+      tally_->bytes_alone += bytes;
+      break;
+    case data::Way::flat:
+      tally_->bytes_flat += bytes;
+      break;
+    case data::Way::slots:
+      tally_->bytes_slots += bytes;
+      break;
+    case data::Way::between_nodes:
+      tally_->bytes_between_nodes += bytes;
+      break;
+    }
+  }
+  tally_->bytes_of_batches.add(all);
 }
 
 void Executor::note_over(Batch& batch, std::size_t run) {

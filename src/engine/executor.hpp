@@ -15,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "control/messages.hpp"
 #include "data/backend.hpp"
 #include "data/device.hpp"
 #include "data/layout.hpp"
 #include "engine/operation.hpp"
+#include "engine/tally.hpp"
 #include "recorder/recorder.hpp"
 
 namespace kolo::engine {
@@ -46,6 +48,7 @@ struct Batch {
   Absence absence;
   bool ends_set = false;     ///< no batch: what the set has on the device is given back
   std::uint32_t serial = 0;  ///< its number among the set's batches, the same on all ranks; from 1
+  base::Time begun{};
   /// The other part of a batch of both kinds, while it is open.
   Batch* sibling = nullptr;
 };
@@ -68,8 +71,13 @@ class Executor {
   void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
     run_parts(set, std::move(members), {0, 0, &absence, 0});
   }
-  /// Batches are recorded there from now on; it outlives the executor.
-  void record_to(recorder::Recorder& recorder) noexcept { recorder_ = &recorder; }
+  /// Batches are recorded there from now on, and counted here; both outlive the executor.
+  void record_to(recorder::Recorder& recorder, Tally& tally) noexcept {
+    recorder_ = &recorder;
+    tally_ = &tally;
+  }
+  /// A batch is over: counts how long it took, and its bytes by route.
+  void count(const Batch& batch);
   /// Called with every part of a batch when it starts, how it is laid out, its plan_key, and the backend that runs it.
   /// Empty: nobody.
   using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
@@ -140,7 +148,7 @@ class Executor {
     std::uint32_t serial = 0;          // of the batch
   };
   void run_parts(core::SetId set, std::vector<OperationPtr> members, How how);
-  void record_begun(const Batch& batch, std::uint32_t plan_key) const;
+  void record_begun(Batch& batch, std::uint32_t plan_key);
   Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how);
   template <class Count>
   data::Progress move(data::Backend& backend, Count& open) {
@@ -165,6 +173,7 @@ class Executor {
   Pipeline world_;
   data::DeviceBackend* const device_;
   recorder::Recorder* recorder_ = nullptr;
+  Tally* tally_ = nullptr;
   Started started_;
   std::function<void(std::function<void(const Status&)>)> enqueued_;
   std::unordered_map<core::SetId, Pipeline> sets_;  // without the world's; their addresses are stable

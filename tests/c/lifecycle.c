@@ -3,6 +3,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, sem_timedwait */
 #include <errno.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -150,6 +151,35 @@ static void lose(void* memory, int32_t rank) {
   OK(kolo_shutdown(context));
 }
 
+static volatile sig_atomic_t is_interrupted;
+
+static void interrupt_it(int signal_number) {
+  (void)signal_number;
+  is_interrupted = 1;
+}
+
+/* As docs/c.md has it: rank 0 is interrupted while it waits for rank 1, which never comes. */
+static void interrupted(void* memory, int32_t rank) {
+  kolo_context* const context = meet(memory, rank);
+  kolo_tensor tensor = four();
+  kolo_handle* handle = NULL;
+  kolo_status status;
+  CHECK(signal(SIGINT, interrupt_it) != SIG_ERR);
+  OK(kolo_barrier(kolo_world(context), NULL, NULL, NULL));
+  if (rank == 1) {
+    CHECK(kill(getppid(), SIGINT) == 0);
+    FAILS(KOLO_USER_EXCEPTION, kolo_barrier(kolo_world(context), "other", NULL, NULL), "interrupted");
+  } else {
+    OK(kolo_allreduce(kolo_world(context), NULL, &tensor, &tensor, NULL, &handle));
+    while ((status = kolo_wait(handle, 0.1)) == KOLO_PENDING && !is_interrupted) {
+    }
+    CHECK(status == KOLO_PENDING);
+    OK(kolo_abandon(context, "interrupted"));
+    CHECK(kolo_wait(handle, -1.0) != KOLO_OK);
+  }
+  OK(kolo_shutdown(context));
+}
+
 static void on_two_processes(void (*run)(void* memory, int32_t rank), void* memory) {
   int status = -1;
   pid_t child;
@@ -172,6 +202,7 @@ static void stores(void) {
   CHECK(memory != MAP_FAILED);
   on_two_processes(add_up, memory);
   on_two_processes(lose, memory);
+  on_two_processes(interrupted, memory);
   store.data = memory;
   store.set = full;
   store.get = get;

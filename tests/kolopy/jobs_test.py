@@ -170,6 +170,80 @@ class Signals(unittest.TestCase):
                     """)
                 self.assertEqual((status, text), (0, "interrupted\n"), text)
 
+    def test_ctrl_c_in_every_call_for_which_the_other_rank_never_comes(self):
+        text = job(
+            """
+            kolo.init(timeout_s=200)
+            kolo.barrier()
+            if kolo.rank() == 1:
+                try:
+                    kolo.recv(np.ones(1), 0)
+                except kolo.UserExceptionError as error:
+                    print("told", str(error), flush=True)
+                kolo.shutdown()
+                sys.exit()
+            x = np.ones(64)
+            prepared = kolo.prepare(kolo.Call.allreduce(x), name="prepared")
+            for name, call in {
+                "allreduce": lambda: kolo.allreduce(x.copy()),
+                "by name": lambda: kolo.allreduce(x.copy(), name="named"),
+                "reduce": lambda: kolo.reduce(x.copy(), 0),
+                "broadcast": lambda: kolo.broadcast(x.copy(), 1),
+                "allgather": lambda: kolo.allgather(x),
+                "gather": lambda: kolo.gather(x, 0),
+                "alltoall": lambda: kolo.alltoall(x),
+                "reduce_scatter": lambda: kolo.reduce_scatter(x),
+                "barrier": kolo.barrier,
+                "grouped": lambda: kolo.grouped([kolo.Call.allreduce(x.copy())], name="grouped"),
+                "prepared": prepared.run,
+                "wait_all": lambda: kolo.wait_all([kolo.allreduce_async(x.copy()), kolo.barrier_async()]),
+                "broadcast_object": lambda: kolo.broadcast_object(None, 1),
+                "recv": lambda: kolo.recv(x.copy(), 1),
+                "join": kolo.join,
+            }.items():
+                timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+                timer.start()
+                try:
+                    call()
+                    print("returned from", name, flush=True)
+                except KeyboardInterrupt:
+                    print("interrupted:", name, flush=True)
+                timer.join()
+            kolo.abandon("the user has had enough")
+            kolo.shutdown()
+            """,
+            ranks=2,
+        )
+        self.assertEqual((text.count("interrupted:"), text.count("returned")), (15, 0), text)
+        self.assertRegex(text, "told .*the user has had enough")
+
+    def test_ctrl_c_at_the_launcher_ends_ranks_that_wait(self):
+        """Each rank waits for a call that the other never makes."""
+        process = subprocess.Popen(
+            command(
+                """
+                with kolo.Session(timeout_s=200):
+                    try:
+                        print("waits", flush=True)
+                        kolo.allreduce(np.ones(10), name=f"of {kolo.rank()}")
+                    except KeyboardInterrupt:
+                        print("interrupted", flush=True)
+                        raise
+                """,
+                ranks=2,
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.assertEqual([process.stdout.readline() for _ in range(2)], ["waits\n", "waits\n"])
+        process.send_signal(signal.SIGINT)
+        text, errors = process.communicate(timeout=100)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("interrupted\n", text)  # a rank may hear of the other's end first
+        self.assertIn("KeyboardInterrupt", errors)
+
     def test_ctrl_c_between_any_two_steps(self):
         """Many of them, beside short calls: nothing is freed twice, or too early."""
         text = job("""

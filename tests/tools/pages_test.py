@@ -102,7 +102,8 @@ def compile_pages(repository, which, compiler):
 
 
 def compile_pages_in_c(repository, compiler):
-    source = """#include <stdio.h>
+    source = """#include <signal.h>
+#include <stdio.h>
 #include <kolo/config.hpp>
 #include <kolo/dlpack.h>
 #if KOLO_WITH_MPI
