@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/name_table.hpp"
 
 namespace kolo::engine {
 namespace {
