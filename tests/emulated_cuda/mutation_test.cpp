@@ -166,35 +166,37 @@ void steps_in_groups(const char* backend) {
       options(backend));
 }
 
-/// Small batches, all of them on one stream, between large ones, which use the same fusion buffers on others.
+/// Small batches, all of them on one stream, between large ones, which use the same fusion buffers on others. Nothing
+/// but these orders the two.
 void small_and_large_batches(const char* backend) {
   constexpr std::size_t kSmall = 1000;  // floats
   run_local(
       2,
       [] {
         cuda::bind();
-        cudaStream_t stream = new_stream();
-        float* data[4];
+        cudaStream_t streams[2] = {new_stream(), new_stream()};
+        std::vector<float*> data;
         std::vector<NamedView> views[2];
-        for (std::size_t i = 0; i < 4; ++i) {
-          const std::size_t count = i < 2 ? kSmall : kCount;
-          data[i] = new_memory<float>(count);
-          ok(cudaMemsetAsync(data[i], 0, count * sizeof(float), stream));
-          views[i / 2].push_back({std::to_string(i), cuda::view(data[i], count, stream)});
+        // The large ones fill a buffer each, so that the small ones use another one each time.
+        for (const std::size_t large : {0, 0, 1, 1, 1}) {
+          const std::size_t count = large == 0 ? kSmall : kCount;
+          data.push_back(new_memory<float>(count));
+          ok(cudaMemsetAsync(data.back(), 0, count * sizeof(float), streams[large]));
+          views[large].push_back({std::to_string(data.size()), cuda::view(data.back(), count, streams[large])});
         }
         std::vector<Handle> handles;
-        for (int round = 0; round < 4; ++round) {
-          for (const char* name : {"small", "large", "small again", "large again", "third small"}) {
-            handles.push_back(grouped_allreduce_async(name + std::to_string(round),
-                                                      views[std::string(name).find("large") == 0 ? 1 : 0]));
-            cuda::wait_on(handles.back(), stream);
+        for (int round = 0; round < 6; ++round) {
+          for (const std::size_t large : {0, 1}) {
+            handles.push_back(
+                grouped_allreduce_async(std::to_string(large) + " " + std::to_string(round), views[large]));
+            cuda::wait_on(handles.back(), streams[large]);
           }
         }
         wait_all(handles);
         acquire_all();
-        ok(cudaStreamSynchronize(stream));
+        for (cudaStream_t stream : streams) ok(cudaStreamSynchronize(stream));
         for (float* memory : data) ok(cudaFree(memory));
-        ok(cudaStreamDestroy(stream));
+        for (cudaStream_t stream : streams) ok(cudaStreamDestroy(stream));
       },
       options(backend).with_setting("KOLO_GPU_DIRECT_BYTES", "1G"));
 }
@@ -238,9 +240,10 @@ void an_arena_that_is_read_when_it_goes(const char* backend) {
       [] {
         const Device device{DeviceKind::cuda, cuda::bind()};
         cudaStream_t reader = new_stream();
+        cudaStream_t stream = new_stream();
         auto* copy = new_memory<float>(kCount);
         auto* other = new_memory<float>(10);
-        ok(cudaMemsetAsync(other, 0, 10 * sizeof(float), reader));
+        ok(cudaMemsetAsync(other, 0, 10 * sizeof(float), stream));
         {
           GradientArena arena(kBytes, device);
           const TensorView gradient = arena.allocate(DType::float32, Shape{kCount}, Stream{reader});
@@ -250,11 +253,13 @@ void an_arena_that_is_read_when_it_goes(const char* backend) {
           handle.wait();
           ok(cudaMemcpyAsync(copy, gradient.data(), kBytes, cudaMemcpyDeviceToDevice, reader));
         }
-        for (int i = 0; i < 3; ++i) allreduce("other", cuda::view(other, 10, reader));
+        for (int i = 0; i < 3; ++i) allreduce("other", cuda::view(other, 10, stream));
         acquire_all();
+        ok(cudaStreamSynchronize(stream));
         ok(cudaStreamSynchronize(reader));
         ok(cudaFree(copy));
         ok(cudaFree(other));
+        ok(cudaStreamDestroy(stream));
         ok(cudaStreamDestroy(reader));
       },
       options(backend));
