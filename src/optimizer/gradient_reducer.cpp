@@ -34,7 +34,8 @@
 //
 // Pieces. With `Gets::own_piece` the reduction is a reduce-scatter in place: a rank's piece of a gradient is summed
 // where it lies. An average is then divided out of the pieces alone, after the reduction, when the number of ranks that
-// had data is known. (Of what travels in 16 bits, or is 16 bits, the reduction divides: sums might not fit.)
+// had data is known. (Of what travels in 16 bits, or is 16 bits, the reduction divides: sums might not fit. So it does
+// by a power of two, which can be undone.)
 //
 // With `Gets::own_piece_apart` a gradient may lie elsewhere in every step, so its reduction cannot be prepared: it is
 // started by name, from the memory of the step into the piece's own.
@@ -248,17 +249,23 @@ struct GradientReducer::Impl {
     reduce.timeout = options.timeout;
     reduce.send_as = options.send_gradients_as;
     reduce.priority = gradient.priority;
-    if (options.op == ReduceOp::average && !is_divided_late(gradient)) {
+    if (options.op == ReduceOp::average && !is_divided_late(gradient, micro_steps)) {
       reduce.op = ReduceOp::average;
       reduce.postscale = 1.0 / micro_steps;
     }
     return reduce;
   }
 
-  // The average is divided out of the piece, which has only been summed.
-  [[nodiscard]] bool is_divided_late(const Gradient& gradient) const {
+  // Whether this object can divide the average out of the piece as the reduction would.
+  [[nodiscard]] bool can_be_divided(const Gradient& gradient) const {
     return in_pieces && options.op == ReduceOp::average && !options.send_gradients_as &&
            !optimizer::objection_to(*gradient.piece);
+  }
+  // The average is divided out of the piece, which has only been summed. Not by a power of two: that can be undone, if
+  // fewer ranks had data, and so the reduction does it, which saves a pass.
+  [[nodiscard]] bool is_divided_late(const Gradient& gradient, int micro_steps) const {
+    const auto divisor = static_cast<unsigned>(size(group)) * static_cast<unsigned>(micro_steps);
+    return can_be_divided(gradient) && (gradient.compressed || (divisor & (divisor - 1)) != 0);
   }
 
   // Waits for all gradients that were submitted. Of compressed ones the pieces have arrived then, and are to be summed
@@ -297,8 +304,10 @@ struct GradientReducer::Impl {
     }
     const double ranks = sums.ranks();
     for_each_view([&](const Gradient& gradient) {
-      if (is_divided_late(gradient)) {
+      if (is_divided_late(gradient, micro_steps)) {
         optimizer::divide(*gradient.piece, ranks, 1.0 / micro_steps);
+      } else if (ranks != size(group) && can_be_divided(gradient)) {
+        optimizer::divide(*gradient.piece, ranks / size(group) / micro_steps, 1.0 / micro_steps);
       } else if (ranks != size(group)) {
         const auto what = [&gradient] {
           return "an average without all ranks of " + quoted_name(gradient.name) + ", which";
