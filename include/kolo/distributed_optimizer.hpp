@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
@@ -202,7 +203,8 @@ class DistributedOptimizer {
       : DistributedOptimizer(current_context(), optimizer, parameters, std::move(options)) {}
   DistributedOptimizer(const Group& group, Optimizer& optimizer, Span<const Parameter> parameters,
                        DistributedOptimizerOptions options = {})
-      : optimizer_(&optimizer), reducer_(group, checked(optimizer, parameters), options) {}
+      : optimizer_(&optimizer), reducer_(group, checked(optimizer, parameters), options), group_(group),
+        replicas_(group), parameters_(parameters.begin(), parameters.end()) {}
 
   /// Zeroes the gradients, by the optimizer's `zero_grad()`; between the micro-steps of one step it does nothing, so
   /// that a loop reads the same with and without accumulation. An error while gradients are being reduced.
@@ -234,7 +236,7 @@ class DistributedOptimizer {
       return false;
     }
     optimizer_->step();
-    reducer_.end_step();
+    end_step();
     return true;
   }
   /// The same where the loss was multiplied by `scaler.scale()`: divides the gradients by it. If one is not finite the
@@ -248,7 +250,7 @@ class DistributedOptimizer {
       optimizer_->step();
     }
     scaler.update(!is_finite);
-    reducer_.end_step();
+    end_step();
     return is_finite;
   }
   /// `begin_micro_step(samples)` and `step()`, where no gradient was announced before. An error with accumulation_steps
@@ -272,7 +274,7 @@ class DistributedOptimizer {
       before_step();
     }
     optimizer_->step();
-    reducer_.end_step();
+    end_step();
     return true;
   }
 
@@ -292,8 +294,18 @@ class DistributedOptimizer {
     return parameters;
   }
 
+  void end_step() {
+    reducer_.end_step();
+    if (replicas_.is_due()) {
+      replicas_.compare(group_, parameters_);
+    }
+  }
+
   Optimizer* optimizer_;
   GradientReducer reducer_;
+  Group group_;
+  detail::ReplicaChecks replicas_;
+  std::vector<Parameter> parameters_;
 };
 
 }  // namespace kolo

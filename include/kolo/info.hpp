@@ -48,6 +48,14 @@ struct Setting {
 [[nodiscard]] KOLO_API std::string describe(const Group& group);
 [[nodiscard]] inline std::string describe() { return describe(current_context()); }
 
+/// How often a quantity had which size.
+struct Histogram {
+  std::vector<std::uint64_t> bounds;  ///< the largest value of each bucket but the last, ascending
+  std::vector<std::uint64_t> counts;  ///< values in each bucket: one more than bounds
+  std::uint64_t count = 0;            ///< of all values
+  std::uint64_t sum = 0;              ///< of all values
+};
+
 /// Counters of this rank since the context was made. They only rise, unless their comment says otherwise.
 struct Metrics {
   std::uint64_t submissions = 0;       ///< requests (a grouped call counts once)
@@ -98,9 +106,31 @@ struct Metrics {
   std::uint64_t device_bytes_in_place = 0;  ///< bytes that collectives read and wrote in place, arenas included
   /// Calls of NCCL (or, staged, of the CPU's backend): collectives, and each send and each receive.
   std::uint64_t device_calls = 0;
+  std::uint64_t steps = 0;  ///< that have ended in the world (end_step)
+  // Of `bytes`: by the route that they took (docs/tuning.md).
+  std::uint64_t bytes_small = 0;          ///< short calls that avoided the log
+  std::uint64_t bytes_flat = 0;           ///< each rank that wants the result reduced all inputs by itself
+  std::uint64_t bytes_slots = 0;          ///< through the slots of a node, or in an arena
+  std::uint64_t bytes_between_nodes = 0;  ///< of groups that have several nodes
+  std::uint64_t bytes_alone = 0;          ///< of groups of one rank
+  std::uint64_t bytes_on_device = 0;
+  Histogram negotiation_ns;  ///< from when the engine took a request until all ranks had submitted it; not of shortcuts
+  Histogram execution_ns;    ///< from the begin of a batch until it was done
+  /// How long threads of the program slept inside Kolo. A wait that ends while its thread still looks is not counted.
+  Histogram wait_ns;
+  Histogram batch_requests;  ///< requests of a batch
+  Histogram batch_bytes;     ///< bytes of a batch: this rank's contribution
 };
+/// Any thread. Not inside a callback of on_done, where it is an error (invalid_argument).
 [[nodiscard]] KOLO_API Metrics metrics(const Group& group);
 [[nodiscard]] inline Metrics metrics() { return metrics(current_context()); }
+
+/// As an object of JSON: the members' names and numbers; of a histogram an object of "bounds", "counts", "count",
+/// "sum".
+[[nodiscard]] KOLO_API std::string to_json(const Metrics& metrics);
+/// As Prometheus reads them (text format): names with "kolo_" before them, in base units (seconds, bytes), each with
+/// the label `rank`. What KOLO_METRICS_FILE writes.
+[[nodiscard]] KOLO_API std::string to_prometheus(const Metrics& metrics, int rank);
 
 }  // namespace kolo
 

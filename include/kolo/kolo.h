@@ -492,9 +492,9 @@ KOLO_API kolo_status kolo_late_ranks(kolo_handle* handle, double seconds, int32_
 KOLO_API kolo_status kolo_result_tensor(const kolo_result* result, kolo_tensor* tensor);
 /// How many rows came from each rank, by rank: only of an all-to-all.
 KOLO_API kolo_status kolo_result_splits(const kolo_result* result, const int64_t** splits, size_t* count);
-/// Bytes of `kolo_broadcast_bytes`, `kolo_metrics`, `kolo_describe`, `kolo_settings` and `kolo_devices` (`index` 0), or
-/// those of rank `index` of `kolo_allgather_bytes`. A zero that `size` does not count follows them, so that a text can
-/// be used as a string.
+/// Bytes of `kolo_broadcast_bytes`, `kolo_metrics`, `kolo_describe`, `kolo_settings`, `kolo_devices` and
+/// `kolo_explain_job` (`index` 0), or those of rank `index` of `kolo_allgather_bytes`. A zero that `size` does not
+/// count follows them, so that a text can be used as a string.
 KOLO_API kolo_status kolo_result_bytes(const kolo_result* result, size_t index, const void** data, size_t* size);
 KOLO_API kolo_status kolo_result_release(kolo_result* result);
 
@@ -600,7 +600,8 @@ KOLO_API kolo_status kolo_arena_release(kolo_arena* arena);
 /// @name information
 /// @{
 
-/// This rank's counters as a JSON object of numbers, with the names of kolo::Metrics (`kolo_result_bytes`, 0).
+/// This rank's counters as a JSON object of numbers, with the names of kolo::Metrics; a histogram is an object with
+/// "bounds", "counts", "count" and "sum" (`kolo_result_bytes`, 0).
 KOLO_API kolo_status kolo_metrics(const kolo_group* group, kolo_result** result);
 /// Several lines for a person: version, place, nodes, transports and backends chosen (`kolo_result_bytes`, 0).
 KOLO_API kolo_status kolo_describe(const kolo_group* group, kolo_result** result);
@@ -611,6 +612,13 @@ KOLO_API kolo_status kolo_settings(const kolo_group* group, kolo_result** result
 /// CUDA_VISIBLE_DEVICES hides the GPU), "name", "uuid", "memory_bytes", "free_bytes" and "driver", as
 /// kolo/devices.hpp explains them; without a GPU "[]". Needs no context (`kolo_result_bytes`, 0).
 KOLO_API kolo_status kolo_devices(kolo_result** result);
+/// A timeline of all ranks, as kolo/looking.hpp explains it: all of them call it, with the same path.
+KOLO_API kolo_status kolo_start_timeline(kolo_context* context, const char* path);
+/// Ends this rank's timeline.
+KOLO_API kolo_status kolo_stop_timeline(kolo_context* context);
+/// Why a job is as it is, by its recorders in this directory (NULL: where jobs of this user record): a JSON object,
+/// what `kolo-why --json` prints. Needs no context (`kolo_result_bytes`, 0).
+KOLO_API kolo_status kolo_explain_job(const char* directory, kolo_result** result);
 
 /// @}
 /// @name CUDA

@@ -54,6 +54,14 @@ struct JobReport {
 /// needed. Throws Error (invalid_argument): there is no recorder.
 [[nodiscard]] KOLO_API JobReport explain_job(const std::string& directory = {});
 
+/// As an object of JSON: the members' names. What `kolo-why --json` prints.
+[[nodiscard]] KOLO_API std::string to_json(const JobReport& report);
+
+/// Writes the collectives in a job's recorders as PyTorch's flight recorder does, for `torchfrtrace`: a file
+/// `kolo_rank_<r>` for each rank into the folder `to`, which is made if need be. `directory` as of `explain_job`; it
+/// throws the same, and transport (a file cannot be written).
+KOLO_API void write_flight_records(const std::string& to, const std::string& directory = {});
+
 }  // namespace kolo
 
 #endif  // KOLO_LOOKING_HPP

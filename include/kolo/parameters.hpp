@@ -4,6 +4,7 @@
 #ifndef KOLO_PARAMETERS_HPP
 #define KOLO_PARAMETERS_HPP
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,35 @@ inline void broadcast_parameters(const Group& group, Span<const Parameter> param
 inline void broadcast_parameters(Span<const Parameter> parameters, int root = 0) {
   broadcast_parameters(current_context(), parameters, root);
 }
+
+/// Compares the parameters' values over the ranks, bit by bit (by a hash). If they differ, throws the same `Error`
+/// (mismatch) on every rank: it names the first entry of the list that differs, and the ranks that have other values
+/// than most. Collective, with the same list on every rank; ranks that have joined are passed over. Values on a device
+/// are not looked at. KOLO_CHECK_REPLICAS has optimizers call it every so many steps.
+KOLO_API void check_replicas(const Group& group, Span<const Parameter> parameters);
+inline void check_replicas(Span<const Parameter> parameters) { check_replicas(current_context(), parameters); }
+
+namespace detail {
+/// KOLO_CHECK_REPLICAS: 0, or how many steps lie between two comparisons.
+[[nodiscard]] KOLO_API std::int64_t replica_interval(const Group& group);
+/// `check_replicas`; the sentence says after which step.
+KOLO_API void check_replicas_after(const Group& group, Span<const Parameter> parameters, std::int64_t step);
+
+/// KOLO_CHECK_REPLICAS for one optimizer: counts its steps.
+class ReplicaChecks {
+ public:
+  explicit ReplicaChecks(const Group& group) : every_(replica_interval(group)) {}
+  /// A step has ended: whether the parameters are to be compared now (`compare`).
+  [[nodiscard]] bool is_due() noexcept { return every_ != 0 && ++steps_ % every_ == 0; }
+  void compare(const Group& group, Span<const Parameter> parameters) const {
+    check_replicas_after(group, parameters, steps_);
+  }
+
+ private:
+  std::int64_t every_;
+  std::int64_t steps_ = 0;
+};
+}  // namespace detail
 
 /// A name as Kolo's messages show it: in double quotes, on one line, with control characters, quotes and bytes that are
 /// not UTF-8 escaped. For a name longer than 200 bytes, its beginning and its length are shown.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os as _os
 from typing import Any as _Any
+from typing import Optional as _Optional
 
 from kolopy import _groups, _library
 from kolopy._arena import GradientArena
@@ -136,8 +137,8 @@ def cross_size() -> int:
     return context().cross_size
 
 
-def metrics(group: _Any = None) -> "dict[str, int]":
-    """This rank's counters."""
+def metrics(group: _Any = None) -> "dict[str, _Any]":
+    """This rank's counters, each an int; a histogram is a dict of "bounds", "counts", "count" and "sum"."""
     return _groups.group_of(group).metrics()
 
 
@@ -154,6 +155,22 @@ def settings(group: _Any = None) -> "list[dict[str, str]]":
 def devices() -> "list[dict[str, _Any]]":
     """The machine's GPUs, each a dict; empty without a GPU. Needs no context."""
     return _groups.devices()
+
+
+def start_timeline(path: str) -> None:
+    """Starts a timeline of all ranks in this file, which opens in Perfetto. Every rank calls it, with the same path."""
+    context().start_timeline(path)
+
+
+def stop_timeline() -> None:
+    """Ends this rank's timeline."""
+    context().stop_timeline()
+
+
+def explain_job(directory: "_Optional[str]" = None) -> "dict[str, _Any]":
+    """Why a job is as it is, by the recorders in this directory (None: where jobs of this user record): what
+    `kolo-why --json` prints. Needs no context."""
+    return _groups.explain_job(directory)
 
 
 def get_library() -> str:
@@ -220,6 +237,7 @@ __all__ = [
     "describe",
     "devices",
     "end_step",
+    "explain_job",
     "gather",
     "gather_async",
     "get_include",
@@ -254,6 +272,8 @@ __all__ = [
     "shutdown",
     "size",
     "start",
+    "start_timeline",
+    "stop_timeline",
     "wait_all",
     "world",
     "__version__",

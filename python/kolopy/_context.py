@@ -211,6 +211,15 @@ class Context:
         its text contains `reason`. The context still has to be shut down, which waits for nobody then."""
         lib.check(lib.C.kolo_abandon(self.pointer, lib.encoded(reason_of(reason), "the reason")))
 
+    def start_timeline(self, path: str) -> None:
+        """Starts a timeline of all ranks in this file, which opens in Perfetto. Every rank calls it, with the same
+        path."""
+        lib.check(lib.C.kolo_start_timeline(self.pointer, lib.encoded(path, "the path")))
+
+    def stop_timeline(self) -> None:
+        """Ends this rank's timeline."""
+        lib.check(lib.C.kolo_stop_timeline(self.pointer))
+
     def shutdown(self) -> None:
         """Leaves the job: waits (at most KOLO_TIMEOUT_S) until every rank has called it. Operations that are still
         open fail with ShutDownError. A second call does nothing."""

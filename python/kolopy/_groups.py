@@ -84,11 +84,11 @@ class Group:
         order = lib.int32_of(key, "the key")
         return _made(self, lambda place: lib.C.kolo_group_split(self.pointer, number, order, place))
 
-    def metrics(self) -> "dict[str, int]":
-        """This rank's counters."""
+    def metrics(self) -> "dict[str, Any]":
+        """This rank's counters, each an int; a histogram is a dict of "bounds", "counts", "count" and "sum"."""
         place = ctypes.c_void_p()
         lib.check(lib.C.kolo_metrics(self.pointer, ctypes.byref(place)))
-        counters: "dict[str, int]" = json.loads(_results.Owner(place).bytes(0))
+        counters: "dict[str, Any]" = json.loads(_results.Owner(place).bytes(0))
         return counters
 
     def describe(self) -> str:
@@ -140,6 +140,15 @@ def devices() -> "list[dict[str, Any]]":
     lib.check(lib.C.kolo_devices(ctypes.byref(place)))
     listed: "list[dict[str, Any]]" = json.loads(_results.Owner(place).bytes(0))
     return listed
+
+
+def explain_job(directory: Optional[str]) -> "dict[str, Any]":
+    """What `kolo-why --json` prints of the job in this directory."""
+    place = ctypes.c_void_p()
+    encoded = lib.encoded(directory, "the directory")
+    lib.check(lib.C.kolo_explain_job(encoded, ctypes.byref(place)))
+    report: "dict[str, Any]" = json.loads(_results.Owner(place).bytes(0))
+    return report
 
 
 def group_of(group: Any) -> Group:

@@ -459,6 +459,7 @@ class Assembly {
     options.slot_bytes = cuda::slot_bytes_for(settings.fusion_threshold_bytes, topology.size, options.staged);
     options.direct_bytes = static_cast<std::size_t>(settings.gpu_direct_bytes);
     options.memory_limit = static_cast<std::uint64_t>(settings.gpu_memory_limit_bytes);
+    options.connecting = base::from_seconds(settings.timeout_s / 2);
     options.tenants = tenants();
     options.ring = [link = parts_.link, rank = topology.local_rank] { link->wake(rank); };
     parts_.device = std::make_unique<cuda::CudaBackend>(std::move(options), std::move(world));

@@ -19,6 +19,7 @@
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/launch.hpp"
+#include "api/metrics_file.hpp"
 #include "base/mutex.hpp"
 
 namespace kolo {
@@ -164,8 +165,11 @@ bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
   return true;
 }
 
-/// The timeline of KOLO_TIMELINE. A job goes on without one.
-void begin_timeline(Context& context, const engine::Engine& engine) noexcept {
+/// The timeline of KOLO_TIMELINE, and the file of KOLO_METRICS_FILE. A job goes on without them.
+void begin_looking(Context& context) noexcept {
+  detail::ContextImpl& impl = context.impl();
+  impl.begin_metrics();
+  const engine::Engine& engine = impl.engine();
   if (engine.settings().timeline.empty()) return;
   try {
     start_timeline(context, engine.settings().timeline);
@@ -227,7 +231,21 @@ int size(const Group& group) { return group.set().topology.size; }
 
 // ---------------------------------------------------------------- Context
 
+void detail::ContextImpl::begin_metrics() noexcept {
+  const base::Settings& settings = engine_->settings();
+  if (settings.metrics_file.empty()) return;
+  try {
+    metrics_file_ =
+        std::make_unique<api::MetricsFile>(engine_, api::metrics_path(settings.metrics_file, engine_->topology().rank),
+                                           base::from_seconds(settings.metrics_interval_s));
+  } catch (const std::exception& error) {
+    engine_->logger().write(LogLevel::warning,
+                            std::string("there are no metrics (KOLO_METRICS_FILE): ") + error.what());
+  }
+}
+
 void detail::ContextImpl::close(const std::string& reason, bool hurry) noexcept {
+  end_metrics();
   try {
     if (hurry) {
       engine_->shutdown(kFarewell);
@@ -256,12 +274,12 @@ Context::Context(Bootstrap bootstrap, const Options& options)
     throw Error(ErrorCode::invalid_argument, "this bootstrap has made a context already; make another one");
   }
   world_.context_ = api::assemble(std::move(holder->bootstrap), options);
-  begin_timeline(*this, impl().engine());
+  begin_looking(*this);
 }
 
 Context::Context(std::shared_ptr<detail::ContextImpl> impl) noexcept
     : world_(std::move(impl)), exceptions_at_birth_(std::uncaught_exceptions()) {
-  begin_timeline(*this, this->impl().engine());
+  begin_looking(*this);
 }
 
 Context::Context(Context&& other) noexcept
@@ -286,6 +304,8 @@ detail::ContextImpl& Context::impl() const { return world_.impl(); }
 void Context::shutdown() {
   if (!world_.context_) return;
   detail::ContextImpl& its = impl();
+  its.engine().check_may_shut_down();
+  its.end_metrics();
   its.engine().shutdown();
   its.forget_connections();
   its.set_timeline(nullptr);
@@ -295,6 +315,7 @@ void Context::shutdown() {
 void Context::abandon(const std::string& reason) {
   engine::Engine& engine = impl().engine();
   engine.check_may_shut_down();
+  impl().end_metrics();
   engine.abandon(ErrorCode::user_exception, reason);
 }
 

@@ -11,6 +11,7 @@
 #include <kolo/context.hpp>
 
 #include "api/forks.hpp"
+#include "api/metrics_file.hpp"
 #include "base/mutex.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/engine.hpp"
@@ -91,6 +92,10 @@ class ContextImpl {
   [[nodiscard]] const std::vector<int>& machines() const noexcept { return machines_; }
   /// Of this rank; null: none. A lock of its own.
   void set_timeline(std::shared_ptr<timeline::Timeline> timeline);
+  /// Begins the file of KOLO_METRICS_FILE, if the setting asks for it. Once, after the start.
+  void begin_metrics() noexcept;
+  /// Writes it a last time. Before the engine's end.
+  void end_metrics() noexcept { metrics_file_.reset(); }
   [[nodiscard]] bool of_job() const noexcept { return of_job_; }
 
  private:
@@ -104,6 +109,7 @@ class ContextImpl {
   const std::string routes_;
   bool of_job_ = false;
   std::vector<int> machines_;
+  std::unique_ptr<api::MetricsFile> metrics_file_;
   base::Mutex timeline_mutex_;
   std::shared_ptr<timeline::Timeline> timeline_ KOLO_GUARDED_BY(timeline_mutex_);
 };

@@ -36,18 +36,6 @@ Device device_of(const void* memory) {
   return {DeviceKind::cuda, device};
 }
 
-namespace {
-
-/// Waits until all work of an operation has been given to the device. The event behind which its result is complete;
-/// null when it is done.
-data::DeviceEventPtr wait_enqueued(engine::Engine& engine, detail::HandleState& operation) {
-  engine.driving().check_may_wait();
-  engine.submitter().note_awaited(operation);
-  return operation.sleep_until_enqueued();
-}
-
-}  // namespace
-
 void wait_on(Handle& handle, StreamHandle stream) {
   detail::HandleState& operation = detail::HandleAccess::state(handle);
   if (operation.device() != DeviceKind::cuda) {
@@ -55,7 +43,7 @@ void wait_on(Handle& handle, StreamHandle stream) {
   }
   refuse_capture(native(Stream{stream}));  // also if the operation is done, and the stream gets no work
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
-  if (const data::DeviceEventPtr end = engine ? wait_enqueued(*engine, operation) : nullptr) {
+  if (const data::DeviceEventPtr end = engine ? engine->driving().wait_given(operation) : nullptr) {
     end->hold_back(Stream{stream});
     return;
   }

@@ -2,6 +2,7 @@
 #include <kolo/info.hpp>
 
 #include "api/context_impl.hpp"
+#include "api/info.hpp"
 #include "api/launch.hpp"
 #include "base/text.hpp"
 #include "data/kernels/instruction_set.hpp"
@@ -94,9 +95,10 @@ std::string describe(const Group& group) {
   return text.str();
 }
 
-Metrics metrics(const Group& group) {
-  const engine::Engine& engine = group.impl().engine();
-  Metrics metrics = group.impl().engine().metrics();
+Metrics metrics(const Group& group) { return api::metrics_of(group.impl().engine()); }
+
+Metrics api::metrics_of(engine::Engine& engine) {
+  Metrics metrics = engine.metrics();
   if (engine.device() == nullptr) return metrics;
   const data::DeviceUsage usage = engine.device()->usage();
   metrics.device_slot_bytes = usage.slot_bytes;

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <iomanip>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -16,9 +19,11 @@
 #include "base/quote.hpp"
 #include "base/settings.hpp"
 #include "base/text.hpp"
+#include "base/write_file.hpp"
 #include "recorder/directory.hpp"
 #include "recorder/process.hpp"
 #include "timeline/timeline.hpp"
+#include "why/flight_record.hpp"
 #include "why/why.hpp"
 
 namespace kolo {
@@ -95,27 +100,69 @@ void start_timeline(Context& context, const std::string& path) {
 
 void stop_timeline(Context& context) { context.impl().set_timeline(nullptr); }
 
-JobReport explain_job(const std::string& directory) {
+namespace {
+
+/// The directory of the job that is meant.
+std::string job_in(std::string directory) {
   const base::Lookup environment = base::process_environment();
   const std::string setting = environment("KOLO_RECORDER").value_or(std::string());
-  JobReport report;
-  report.directory = directory;
-  if (directory.empty())
-    report.directory = recorder::directory_of(recorder::is_off(setting) ? "" : setting, environment);
-  if (recorder::files_of(report.directory).empty()) {
-    const std::vector<std::string> jobs = recorder::jobs_in(report.directory);
-    if (jobs.empty()) {
-      throw Error(ErrorCode::invalid_argument,
-                  "there is no recorder in " + base::quoted(report.directory) +
-                      ": give the directory of a job or of jobs (KOLO_RECORDER). Jobs that ended in order leave none");
-    }
-    report.directory = jobs.front();
+  if (directory.empty()) directory = recorder::directory_of(recorder::is_off(setting) ? "" : setting, environment);
+  if (!recorder::files_of(directory).empty()) return directory;
+  const std::vector<std::string> jobs = recorder::jobs_in(directory);
+  if (jobs.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                "there is no recorder in " + base::quoted(directory) +
+                    ": give the directory of a job or of jobs (KOLO_RECORDER). Jobs that ended in order leave none");
   }
-  const std::vector<why::Observed> observed = why::read_job(report.directory);
+  return jobs.front();
+}
+
+std::vector<why::Observed> observe(const std::string& job) {
+  std::vector<why::Observed> observed = why::read_job(job);
   if (observed.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                "the files in " + base::quoted(report.directory) + " are no recorders of this release of Kolo");
+                "the files in " + base::quoted(job) + " are no recorders of this release of Kolo");
   }
+  return observed;
+}
+
+}  // namespace
+
+void write_flight_records(const std::string& to, const std::string& directory) {
+  const std::vector<why::FlightRecord> records = why::flight_records(observe(job_in(directory)));
+  std::error_code error;
+  std::filesystem::create_directories(to, error);  // if not, the first file says why
+  for (const why::FlightRecord& record : records)
+    base::write_file(to + "/kolo_rank_" + std::to_string(record.rank), record.pickle);
+}
+
+std::string to_json(const JobReport& report) {
+  std::string suspects;
+  for (const int rank : report.suspects) suspects += (suspects.empty() ? "" : ", ") + std::to_string(rank);
+  const auto list = [](const std::vector<std::string>& texts) {
+    std::string json;
+    for (const std::string& text : texts) json += (json.empty() ? "" : ", ") + base::quoted_json(text);
+    return "[" + json + "]";
+  };
+  std::string ranks;
+  for (const RankReport& rank : report.ranks) {
+    base::Text seconds;
+    seconds << std::fixed << std::setprecision(9) << rank.last_s;
+    ranks += (ranks.empty() ? "" : ", ") + ("{\"rank\": " + std::to_string(rank.rank)) +
+             ", \"host\": " + base::quoted_json(rank.host) + ", \"pid\": " + std::to_string(rank.pid) +
+             ", \"state\": " + base::quoted_json(rank.state) + ", \"last\": " + base::quoted_json(rank.last) +
+             ", \"last_s\": " + seconds.str() + "}";
+  }
+  return "{\"directory\": " + base::quoted_json(report.directory) +
+         ", \"verdict\": " + base::quoted_json(report.verdict) + ", \"suspects\": [" + suspects +
+         "], \"tensors\": " + list(report.tensors) + ", \"sentences\": " + list(report.sentences) + ", \"ranks\": [" +
+         ranks + "]}";
+}
+
+JobReport explain_job(const std::string& directory) {
+  JobReport report;
+  report.directory = job_in(directory);
+  const std::vector<why::Observed> observed = observe(report.directory);
   const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(base::now().time_since_epoch());
   why::Judgement judgement = why::judge(observed, static_cast<std::uint64_t>(now.count()));
   report.verdict = why::to_string(judgement.verdict);

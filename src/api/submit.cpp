@@ -8,8 +8,33 @@
 #include "api/checks.hpp"
 #include "api/context_impl.hpp"
 #include "api/nan_check.hpp"
+#include "core/device_place.hpp"
 
 namespace kolo::api {
+namespace {
+
+/// Which memory of each rank NCCL's collective of a kind reads and writes by itself. Messages between two ranks are
+/// agreed between the two, by NCCL.
+struct Reached {
+  bool input = false;
+  bool output = false;
+};
+Reached reached_by_nccl(core::CollectiveKind kind) noexcept {
+  switch (kind) {
+  case core::CollectiveKind::allreduce:
+  case core::CollectiveKind::allgather:
+  case core::CollectiveKind::reduce_scatter:
+    return {true, true};
+  case core::CollectiveKind::reduce:
+    return {true, false};
+  case core::CollectiveKind::broadcast:
+    return {false, true};
+  default:
+    return {};
+  }
+}
+
+}  // namespace
 
 void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
@@ -33,16 +58,22 @@ void prepare_device(const detail::GroupParts& group, std::string_view name, Requ
   } catch (const Error& error) {
     refuse_device(error.status().message(), error.code());
   }
-  if (!traits.in_arena) return;
+  const auto place_of = [&](const std::byte* data, std::size_t bytes) {
+    return engine.device()->place_of(data, bytes, group.set.members);
+  };
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
     const engine::Buffer& buffer = request.buffers[i];
     core::TensorSignature& tensor = request.signature.tensors[i];
     // A tensor that is sent as another type is copied, also from an arena.
-    if (buffer.input != buffer.output || core::wire_of(tensor.dtype, request.signature.wire) != core::Wire::own) {
+    if (core::wire_of(tensor.dtype, request.signature.wire) != core::Wire::own) continue;
+    if (traits.in_arena && buffer.input == buffer.output) {
+      tensor.place = place_of(buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype));
       continue;
     }
-    tensor.place = engine.device()->place_of(
-        buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype), group.set.members);
+    const auto region_of = [&](const std::byte* data) { return core::DevicePlace(place_of(data, 1)).region; };
+    const Reached reached = reached_by_nccl(traits.kind);
+    tensor.place = core::DevicePlace::of_regions(reached.input ? region_of(buffer.input) : std::uint16_t{0},
+                                                 reached.output ? region_of(buffer.output) : std::uint16_t{0});
   }
 }
 
@@ -84,6 +115,8 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
   engine::Entry& entry = claim.entry();
   const bool known = entry.signature && *entry.signature == request.signature;
   if (!known) name_members(entry.name, request);
+  if (request.device.kind != DeviceKind::cpu && engine.device()->wants_labels())
+    engine.device()->note_submission(entry.name);
   auto operation = std::make_shared<detail::HandleState>();
   fill(engine, *operation, request);
   operation->entry = &entry;

@@ -76,6 +76,9 @@ struct Settings {
   std::string recorder;
   std::string timeline;
   bool check_nan = false;
+  std::int64_t check_replicas = 0;
+  std::string metrics_file;
+  double metrics_interval_s = 10;
 
   /// Where each value came from, by variable; a variable that is not here has its default.
   std::map<std::string, SettingSource, std::less<>> sources;

@@ -111,7 +111,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_GPU_SLOTS", &S::gpu_slots, Type::integer, 2, 16, kShared, "",
      "How many fusion buffers a GPU has, each of `KOLO_FUSION_THRESHOLD`: while one is reduced the next is packed."},
     {"KOLO_GPU_DIRECT_BYTES", &S::gpu_direct_bytes, Type::bytes, 0, kTi, kShared, "",
-     "Tensors on a GPU of at least this size are reduced where they lie, smaller ones in a fusion buffer."},
+     "Tensors on a GPU of at least this size are reduced where they lie; smaller ones, where several can share a "
+     "collective, in a fusion buffer."},
     {"KOLO_SHARE_DEVICE", &S::share_device, Type::boolean, 0, 0, kShared, "",
      "Whether several ranks, or several contexts of a process by NCCL, may use one GPU; if not, that is an error."},
     {"KOLO_GPU_MEMORY_LIMIT", &S::gpu_memory_limit_bytes, Type::bytes, 0, kTi, kOwn, "",
@@ -129,6 +130,15 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_CHECK_NAN", &S::check_nan, Type::boolean, 0, 0, kShared, "",
      "Whether a reduction whose input has a NaN is refused, with an error that names tensor, rank, step and element. "
      "It reads every input once more. Tensors of the CPU."},
+    {"KOLO_CHECK_REPLICAS", &S::check_replicas, Type::integer, 0, 1e9, kShared, "",
+     "After how many steps the parameters of optimizers are compared over all ranks: an error names the first that "
+     "differs, and the ranks that have other values; 0: never (docs/looking.md)."},
+    {"KOLO_METRICS_FILE", &S::metrics_file, Type::text, 0, 0, kOwn, "",
+     "The file of this rank's metrics, as Prometheus' node_exporter reads it (docs/looking.md). `%r` stands for the "
+     "rank; without it rank 0 takes the name as it is, and each other rank puts its number before the ending: "
+     "`kolo.prom`, `kolo.1.prom`, ... Empty: none."},
+    {"KOLO_METRICS_INTERVAL_S", &S::metrics_interval_s, Type::seconds, 0.01, 1e6, kOwn, "",
+     "How often that file is replaced, and once more at the end."},
 });
 // clang-format on
 

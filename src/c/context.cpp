@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <kolo/kolo.h>
+#include <kolo/looking.hpp>
 
 #include "c/arguments.hpp"
 #include "c/guard.hpp"
@@ -141,6 +142,20 @@ kolo_status kolo_shutdown(kolo_context* context) {
 kolo_status kolo_abandon(kolo_context* context, const char* reason) {
   return guarded([&] {
     live(context).abandon(std::string(given_name(reason, "the reason")));
+    return KOLO_OK;
+  });
+}
+
+kolo_status kolo_start_timeline(kolo_context* context, const char* path) {
+  return guarded([&] {
+    kolo::start_timeline(live(context), std::string(given_name(path, "the path")));
+    return KOLO_OK;
+  });
+}
+
+kolo_status kolo_stop_timeline(kolo_context* context) {
+  return guarded([&] {
+    kolo::stop_timeline(live(context));
     return KOLO_OK;
   });
 }

@@ -8,6 +8,7 @@
 #include <kolo/devices.hpp>
 #include <kolo/info.hpp>
 #include <kolo/kolo.h>
+#include <kolo/looking.hpp>
 
 #include "base/quote.hpp"
 #include "c/arguments.hpp"
@@ -67,4 +68,11 @@ kolo_status kolo_settings(const kolo_group* group, kolo_result** result) {
 kolo_status kolo_devices(kolo_result** result) {
   return guarded(
       [&] { return give_bytes(result, [] { return std::vector{array(kolo::devices(), fields_of_device)}; }); });
+}
+
+kolo_status kolo_explain_job(const char* directory, kolo_result** result) {
+  return guarded([&] {
+    return give_bytes(
+        result, [&] { return std::vector{kolo::to_json(kolo::explain_job(directory == nullptr ? "" : directory))}; });
+  });
 }

@@ -24,63 +24,6 @@ namespace {
 constexpr const char* kResult = "the result";
 constexpr const char* kArena = "the arena";
 
-struct Counter {
-  const char* name;
-  std::uint64_t Metrics::*value;
-};
-constexpr std::array kCounters = {
-    Counter{"submissions", &Metrics::submissions},
-    Counter{"signatures_sent", &Metrics::signatures_sent},
-    Counter{"counts_published", &Metrics::counts_published},
-    Counter{"log_entries", &Metrics::log_entries},
-    Counter{"log_bytes", &Metrics::log_bytes},
-    Counter{"batches", &Metrics::batches},
-    Counter{"planned_batches", &Metrics::planned_batches},
-    Counter{"batch_digest", &Metrics::batch_digest},
-    Counter{"last_step_digest", &Metrics::last_step_digest},
-    Counter{"last_step_batches", &Metrics::last_step_batches},
-    Counter{"plans", &Metrics::plans},
-    Counter{"plans_voided", &Metrics::plans_voided},
-    Counter{"tensors", &Metrics::tensors},
-    Counter{"bytes", &Metrics::bytes},
-    Counter{"failures", &Metrics::failures},
-    Counter{"mismatches", &Metrics::mismatches},
-    Counter{"stalls", &Metrics::stalls},
-    Counter{"control_frames_sent", &Metrics::control_frames_sent},
-    Counter{"control_frames_received", &Metrics::control_frames_received},
-    Counter{"control_bytes_sent", &Metrics::control_bytes_sent},
-    Counter{"messages_posted", &Metrics::messages_posted},
-    Counter{"sleeps", &Metrics::sleeps},
-    Counter{"wakeups_sent", &Metrics::wakeups_sent},
-    Counter{"driven_by_waiters", &Metrics::driven_by_waiters},
-    Counter{"driven_by_background", &Metrics::driven_by_background},
-    Counter{"pushes", &Metrics::pushes},
-    Counter{"bytes_in_place", &Metrics::bytes_in_place},
-    Counter{"shortcuts", &Metrics::shortcuts},
-    Counter{"messages_sent", &Metrics::messages_sent},
-    Counter{"message_bytes_sent", &Metrics::message_bytes_sent},
-    Counter{"messages_received", &Metrics::messages_received},
-    Counter{"message_bytes_received", &Metrics::message_bytes_received},
-    Counter{"device_slot_bytes", &Metrics::device_slot_bytes},
-    Counter{"device_arena_bytes", &Metrics::device_arena_bytes},
-    Counter{"device_communicators", &Metrics::device_communicators},
-    Counter{"device_batches", &Metrics::device_batches},
-    Counter{"device_steps", &Metrics::device_steps},
-    Counter{"device_bytes_packed", &Metrics::device_bytes_packed},
-    Counter{"device_bytes_in_place", &Metrics::device_bytes_in_place},
-    Counter{"device_calls", &Metrics::device_calls},
-};
-static_assert(kCounters.size() * sizeof(std::uint64_t) == sizeof(Metrics), "every counter has a row");
-
-std::string json_of(const Metrics& metrics) {
-  std::string json;
-  for (const Counter& counter : kCounters) {
-    json +=
-        std::string(json.empty() ? "{" : ", ") + '"' + counter.name + "\": " + std::to_string(metrics.*counter.value);
-  }
-  return json + "}";
-}
-
 std::string bytes_of(const void* data, std::size_t size) {
   const auto bytes = given_list(static_cast<const char*>(data), size, "the data");
   return {bytes.begin(), bytes.end()};
@@ -170,7 +113,7 @@ kolo_status kolo_broadcast_parameters(const kolo_group* group, const kolo_named_
 kolo_status kolo_metrics(const kolo_group* group, kolo_result** result) {
   return guarded([&] {
     const kolo::Group& its = given_group(group);
-    return give_bytes(result, [&] { return std::vector{json_of(kolo::metrics(its))}; });
+    return give_bytes(result, [&] { return std::vector{to_json(kolo::metrics(its))}; });
   });
 }
 

@@ -81,6 +81,8 @@ std::string spell_shape(CollectiveKind kind, const TensorSignature& tensor) {
 std::string describe_place(std::uint64_t place) {
   if (place == 0) return "none";
   const DevicePlace where(place);
+  const auto name = [](std::uint16_t region) { return region == 0 ? "none" : std::to_string(region); };
+  if (!where.is_exact()) return "input in arena " + name(where.region) + ", output in " + name(where.output_region());
   return "byte " + std::to_string(where.offset) + " of arena " + std::to_string(where.region);
 }
 

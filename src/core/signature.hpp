@@ -52,8 +52,8 @@ constexpr bool counts_completed(TensorId id) noexcept {
 struct TensorSignature {
   DType dtype = DType::float32;
   Shape shape;  ///< if the first dimension may differ by rank (`rows_differ`), it is left out
-  /// The tensor's place in an arena of the device (DeviceRegion); 0: elsewhere. A tensor at the same place on all ranks
-  /// is reduced in place. All ranks must do that alike, so the place is part of the signature.
+  /// The tensor's place in an arena of the device (device_place.hpp); 0: elsewhere. A tensor at the same place on all
+  /// ranks is reduced in place. All ranks must do that alike, so the place is part of the signature.
   std::uint64_t place = 0;
   friend bool operator==(const TensorSignature& a, const TensorSignature& b) noexcept {
     return a.dtype == b.dtype && a.shape == b.shape && a.place == b.place;

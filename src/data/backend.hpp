@@ -78,6 +78,7 @@ struct Job {
   bool some_are_absent = false;
   bool is_absent = false;             ///< this rank
   std::vector<DeviceEventPtr> ready;  ///< on a device: when the callers' streams have come to where they submitted
+  std::string label;                  ///< for profilers, where one listens: the first tensor's name, and how many more
   void* cookie = nullptr;             ///< the engine's own
   Status status;                      ///< set by the backend before the job is reported finished: of all runs
   /// Where rows differ by rank a backend may call this, from `progress`, when one of the runs is over on this rank: its
@@ -93,6 +94,14 @@ enum class Progress : std::uint8_t {
   advanced,  ///< something moved
 };
 
+/// By which route a run of the CPU goes (docs/tuning.md).
+enum class Way : std::uint8_t {
+  alone,  ///< there is one rank
+  flat,   ///< each rank that wants the result reduces all inputs by itself
+  slots,  ///< chunk by chunk through the memory of the node
+  between_nodes,
+};
+
 /// Calls come from the engine's driver, one thread at a time.
 class Backend {
  public:
@@ -100,6 +109,8 @@ class Backend {
   [[nodiscard]] virtual std::string describe() const = 0;
   /// By which route it runs such a run, in a word or two, for the log; empty: there is one only.
   [[nodiscard]] virtual std::string route(const Run& /*run*/) const { return {}; }
+  /// The same for counters. Not of a device's backend, which has routes of its own.
+  [[nodiscard]] virtual Way way(const Run& /*run*/) const { return Way::slots; }
   /// Where a piece of a run of such a job is reduced, by what, and why, for the log: "on the CPU, through slots,
   /// because ...". Not where a job has been started already.
   [[nodiscard]] virtual std::string explain_route(const Job& /*job*/, const Run& /*run*/, const Piece& /*piece*/) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <kolo/types.hpp>
@@ -121,7 +122,7 @@ class DeviceBackend : public Backend {
   [[nodiscard]] virtual DeviceEventPtr record(Device device, Stream stream) = 0;
 
   /// Asks for memory of the device. It is there, or known not to be, when a collective of this device is done that was
-  /// submitted after this call: memory is allocated by the thread that gives work to the device, while none is there,
+  /// submitted after this call: memory is allocated by the driver, while no work of ours is there,
   /// because that could deadlock against a collective that runs. The region stays the backend's, too, until `retire`.
   /// `members`: as ranks of the world.
   [[nodiscard]] virtual std::shared_ptr<DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes,
@@ -134,6 +135,10 @@ class DeviceBackend : public Backend {
                                                const std::vector<int>& ranks) const = 0;
   [[nodiscard]] virtual DeviceUsage usage() const = 0;
 
+  /// Whether a profiler listens: then jobs have labels, and `note_submission` says when a tensor was submitted.
+  [[nodiscard]] virtual bool wants_labels() const noexcept = 0;
+  virtual void note_submission(const std::string& name) const noexcept = 0;
+
   // -- the driver
   /// The set exists from now on. (The world does from the beginning.)
   virtual void add_set(DeviceSet set) = 0;
@@ -144,10 +149,13 @@ class DeviceBackend : public Backend {
   /// `enqueued` is called once a job, by `progress`, when all its work has been given to the device; the event is
   /// reached when the outputs are complete.
   virtual void set_enqueued(Enqueued enqueued) = 0;
+  /// After `enqueued`: somebody waits on the host for the end of this job. Rings the engine when that is reached.
+  virtual void ring_at_end(const Job& job) = 0;
   /// Lives as long as the backend; `abort` forgets what it has.
   [[nodiscard]] virtual DeviceCopies& copies() noexcept = 0;
   /// Whether something of its own doing should move within microseconds: then it is worth looking again at once. At
-  /// other times somebody rings the engine when there is something to see.
+  /// other times somebody rings the engine when there is something to see, but for the end of a job, which is found
+  /// when it is looked for.
   [[nodiscard]] virtual bool expects_soon() const noexcept = 0;
 
   /// The end, on any thread, after the last job has finished or `abort`: gives everything back, in peace with the other

@@ -8,7 +8,7 @@
 //            is done, once nothing of the copy is under way
 //   receive  the message ends    ->  begin  ->  copied: the operation is done
 //
-// The driver's, but for `open`. Copies are moved by the background thread alone, which gives all work to the device.
+// The driver's, but for `open`.
 #pragma once
 
 #include <algorithm>

@@ -28,21 +28,26 @@ constexpr std::chrono::microseconds kLittlePatience{200};
 constexpr std::chrono::nanoseconds kReadingOfByte{1};
 constexpr std::uint64_t kMostWaitedFor = 128 << 20;
 
-/// Records that a thread sleeps, and until when. Of the operation it looks only at its name, which is constant: another
-/// thread may give it its number while this one sleeps (`Sequence::try_end`).
+/// Records that a thread sleeps, and until when, and counts how long. Of the operation it looks only at its name, which
+/// is constant: another thread may give it its number while this one sleeps (`Sequence::try_end`).
 class WaitRecord {
  public:
-  WaitRecord(recorder::Recorder& recorder, const Operation& operation) noexcept
-      : recorder_(recorder), id_(operation.name_hash),
+  WaitRecord(EngineState& engine, const Operation& operation) noexcept
+      : engine_(engine), id_(operation.name_hash),
         sleeper_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) / alignof(WaitRecord))) {
-    recorder_.record_caller(recorder::Kind::wait_begun, 0, id_, sleeper_);
+    engine_.recorder->record_caller_at(begun_, recorder::Kind::wait_begun, 0, id_, sleeper_);
   }
-  ~WaitRecord() { recorder_.record_caller(recorder::Kind::wait_ended, 0, id_, sleeper_); }
+  ~WaitRecord() {
+    const base::Time now = base::now();
+    engine_.recorder->record_caller_at(now, recorder::Kind::wait_ended, 0, id_, sleeper_);
+    engine_.sleeps_of_callers.add(static_cast<std::uint64_t>((now - begun_).count()));
+  }
   WaitRecord(const WaitRecord&) = delete;
   WaitRecord& operator=(const WaitRecord&) = delete;
 
  private:
-  recorder::Recorder& recorder_;
+  EngineState& engine_;
+  const base::Time begun_ = base::now();
   const std::uint64_t id_;
   const std::uint32_t sleeper_;  ///< the same number twice, and no other sleeper's: where this object lies
 };
@@ -127,11 +132,9 @@ void Driving::run_background() {
     const bool moved = progress();
     run_deferred();
     engine_.driver.give_way();
-    if (!device_moves()) {
-      if (const Driver::Events* events = engine_.driver.leave_to_seekers()) {
-        hear(*events);
-        continue;
-      }
+    if (const Driver::Events* events = engine_.driver.leave_to_seekers()) {
+      hear(*events);
+      continue;
     }
     if (moved) {
       waiter.reset();
@@ -163,9 +166,9 @@ bool Driving::has_duties() const noexcept {
   return has_work() || !engine_.deferred.empty() || engine_.ending.abort_due || deadlines_.has_questions();
 }
 
-/// Whether something waits that rings nobody when it can go on: a device, a ring or a socket without space.
+/// Whether something waits that rings nobody when it can go on: a ring or a socket without space.
 bool Driving::is_held_up() const noexcept {
-  return device_moves() || !engine_.to_leader.empty() || (engine_.leader && engine_.leader->blocked());
+  return !engine_.to_leader.empty() || (engine_.leader && engine_.leader->blocked());
 }
 
 /// When a pass is due though nothing rings.
@@ -201,7 +204,7 @@ std::optional<std::chrono::nanoseconds> Driving::transport_nap() noexcept {
 std::optional<std::chrono::nanoseconds> Driving::sleep_time(std::optional<std::chrono::nanoseconds> nap, bool hears,
                                                             base::Time now) noexcept {
   const bool looks = execution_.moves_unheard() && !hears;
-  const bool naps = looks || is_held_up();
+  const bool naps = looks || device_moves() || is_held_up();
   if (nap) return naps ? std::min<std::chrono::nanoseconds>(*nap, kNap) : *nap;
   if (naps) return kNap;
   const base::Time due = next_due();
@@ -276,12 +279,8 @@ void Driving::wait_all(Span<Operation* const> operations, std::optional<base::Ti
     return false;
   };
   if (all_done()) return;
-  const bool on_device = engine_.device != nullptr &&
-                         std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
-                           return operation->message == nullptr && operation->signature->device != DeviceKind::cpu;
-                         });
   while (!all_done()) {
-    if (!on_device && !device_moves() && engine_.driver.seek(all_done)) {
+    if (engine_.driver.seek(all_done)) {
       drive(all_done, until, policy_for(*operations[at]));
     } else {
       engine_.driver.ring_if_asleep();
@@ -291,10 +290,27 @@ void Driving::wait_all(Span<Operation* const> operations, std::optional<base::Ti
     // woken for each.
     std::size_t last = operations.size() - 1;
     while (last > at && operations[last]->done()) --last;
-    if (mark(operations[last])) engine_.driver.ring_if_asleep();
-    const WaitRecord record(*engine_.recorder, *operations[last]);
+    const bool is_news = mark(operations[last]);
+    const bool rings = operations[last]->device() != DeviceKind::cpu && operations[last]->note_host_waits();
+    if (is_news || rings) engine_.driver.ring_if_asleep();
+    const WaitRecord record(engine_, *operations[last]);
     operations[last]->sleep_until(until);
   }
+}
+
+data::DeviceEventPtr Driving::wait_given(Operation& operation) {
+  check_may_wait();
+  const auto is_given = [&operation] { return operation.is_given(); };
+  while (!is_given()) {
+    const bool is_news = engine_.open.waiters.mark(operation);
+    if (engine_.driver.seek(is_given)) {
+      drive(is_given, std::nullopt, policy_for(operation));
+    } else if (is_news) {
+      engine_.driver.ring_if_asleep();
+    }
+    if (!is_given()) operation.sleep_until_given();
+  }
+  return operation.given();
 }
 
 /// How long a thread that waits for this operation drives while nothing moves.
@@ -329,7 +345,7 @@ std::optional<base::EventCount::Ticket> Driving::drive(const Done& done, std::op
   const bool rung = may_be_brief();
   const base::Time began = rung ? base::now() : base::Time();
   base::Waiter waiter(policy);
-  while (!done() && !device_moves()) {
+  while (!done()) {
     const bool moved = progress();
     run_deferred();
     if (moved) {
@@ -374,10 +390,11 @@ void Driving::hand_over(bool look) noexcept {
     // Where it has a CPU of its own the background thread looks on.
     rest.ring = engine_.wait_policy.background_pauses > 0 || progress();
   }
-  rest.ring = rest.ring || has_duties() || !arm_transport() || !messages_.arm() || is_held_up();
+  rest.ring = rest.ring || has_duties() || !arm_transport() || !messages_.arm() || is_held_up() ||
+              engine_.executor.expects_soon();
   if (!rest.ring) {
     rest.due = next_due();
-    if (execution_.moves_unheard() || (transport_nap() && engine_.inter->event_fd() < 0))
+    if (execution_.moves_unheard() || device_moves() || (transport_nap() && engine_.inter->event_fd() < 0))
       rest.due = std::min(rest.due, base::now() + kNap);
     rest.is_nap_over = engine_.open.empty();  // a lone submission does not wait for its end
   }
@@ -395,7 +412,6 @@ void Driving::make_space() {
 
 void Driving::pass_now() {
   if (!engine_.driver.nobody_looks()) return;
-  if (device_moves()) return engine_.driver.ring_if_asleep();
   if (!engine_.driver.try_take()) return engine_.driver.ring_if_asleep();
   progress();
   hand_over(false);

@@ -84,6 +84,9 @@ class Driving {
   }
   /// All of them. A driver's place is taken once for all.
   void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
+  /// Waits until all work of an operation has been given to the device, or it is done; drives meanwhile. The event
+  /// behind which its result is complete; null when it is done.
+  [[nodiscard]] data::DeviceEventPtr wait_given(Operation& operation);
   /// Waits for something beside the engine: drives while nobody else does, until `done` or until the time has come.
   /// Never sleeps.
   void help_until(const std::function<bool()>& done, base::Time until) KOLO_EXCLUDES(kDriving);
@@ -148,8 +151,8 @@ class Driving {
   void hand_over(bool look = true) noexcept KOLO_RELEASE(kDriving);
   /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
   [[nodiscard]] bool has_work() const noexcept KOLO_REQUIRES(kDriving);
-  /// Whether the background thread, which alone gives work to a device, has batches or copies to look after there. It
-  /// is rung when they have come further, so it sleeps meanwhile. Any thread may ask: the counts are atomic.
+  /// Whether batches or copies are open on the device. It rings for some of what it has done, not for all: who sleeps
+  /// meanwhile naps. Any thread may ask: the counts are atomic.
   [[nodiscard]] bool device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
     return engine_.device != nullptr && (engine_.executor.open_on_device() > 0 || messages_.has_copies());
   }

@@ -68,6 +68,8 @@ Metrics Engine::metrics() {
   metrics.tensors += shortcuts.calls;
   metrics.driven_by_waiters += shortcuts.calls;
   metrics.bytes += shortcuts.bytes;
+  metrics.bytes_small = shortcuts.bytes;
+  metrics.wait_ns = state_.sleeps_of_callers.histogram();
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;

@@ -46,7 +46,7 @@ EngineState::EngineState(EngineParts parts)
       messenger(topology, parts.layout.messages(link->memory()), *link, std::move(parts.peers), parts.read_above,
                 wait_policy.pauses > 0, parts.to_peers, inter),
       executor(sets.make_world_plane(), device.get(), topology.size) {
-  executor.record_to(*recorder);
+  executor.record_to(*recorder, tally);
   executor.set_enqueued(
       [this](std::function<void(const Status&)> callback) { deferred.call(std::move(callback), Status()); });
   if (logger->enabled(LogLevel::debug) || settings.log_placement) {

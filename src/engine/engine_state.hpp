@@ -3,11 +3,13 @@
 // What the parts of an engine share: what is constant, what any thread may use, and what the driver's place guards.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "base/buckets.hpp"
 #include "base/cpu.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
@@ -96,6 +98,9 @@ struct EngineState {
   Tally tally KOLO_GUARDED_BY(kDriving);
   Sets sets KOLO_GUARDED_BY(kDriving);
   const SetStatePtr world;  ///< of these
+
+  // -- any thread
+  base::DurationBuckets<std::atomic<std::uint64_t>> sleeps_of_callers;
 
   // -- say themselves which thread may call what
   OpenOperations open;

@@ -9,7 +9,6 @@ bool Execution::move(base::Time now) {
   if (!engine_.ending.may_use_backends()) return false;
   if (engine_.inter) engine_.inter->progress(now);  // first: what has come is tested for in this pass, not in the next
   const data::Progress result = engine_.executor.progress(
-      engine_.driver.in_background(),
       [this](Operation& member, const Status& outcome) {
         Driver::assert_held();
         finish(member, outcome);
@@ -39,6 +38,7 @@ void Execution::finish(Batch& batch) {
     engine_.recorder->record(recorder::Kind::batch_ended, batch.job.set, 0, batch.serial);
   }
   if (batch.absence.is_own) return;
+  engine_.executor.count(batch);
   engine_.tally.bytes_in_place += batch.job.bytes_in_place;
   for (std::size_t i = 0; i < batch.members.size(); ++i) {
     if (batch.members[i]) finish(*batch.members[i], batch.outcome_of(i));

@@ -22,17 +22,12 @@ class Execution {
   void start(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number)
       KOLO_REQUIRES(kDriving) {
     engine_.executor.run(set, std::move(members), plan_key, number);
-    ring_for_device();
   }
   void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence)
       KOLO_REQUIRES(kDriving) {
     engine_.executor.run_without(set, std::move(members), absence);
-    ring_for_device();
   }
-  void remove_set(core::SetId set) KOLO_REQUIRES(kDriving) {
-    engine_.executor.remove_set(set);
-    ring_for_device();
-  }
+  void remove_set(core::SetId set) KOLO_REQUIRES(kDriving) { engine_.executor.remove_set(set); }
   /// Moves open batches; whether any has come further.
   bool move(base::Time now) KOLO_REQUIRES(kDriving);
 
@@ -48,10 +43,6 @@ class Execution {
   }
 
  private:
-  /// A device's work is given to it by the background thread alone.
-  void ring_for_device() noexcept KOLO_REQUIRES(kDriving) {
-    if (engine_.executor.open_on_device() > 0 && !engine_.driver.in_background()) engine_.driver.ring();
-  }
   void wake_peers() KOLO_REQUIRES(kDriving);
   void finish(Batch& batch) KOLO_REQUIRES(kDriving);
   void finish(Operation& member, const Status& outcome) KOLO_REQUIRES(kDriving);

@@ -11,6 +11,17 @@
 namespace kolo::engine {
 namespace {
 
+/// 0: they are in the other order, as where a look at the clock is older than a submission.
+std::uint64_t nanoseconds_between(base::Time begin, base::Time end) noexcept {
+  return static_cast<std::uint64_t>(std::max(end - begin, base::Duration::zero()).count());
+}
+
+std::string label_of(const Batch& batch) {
+  const Entry* const first = batch.members.front()->entry;
+  const std::string name = first == nullptr || first->name.empty() ? "a call without a name" : first->name;
+  return batch.members.size() == 1 ? name : name + " and " + std::to_string(batch.members.size() - 1) + " more";
+}
+
 bool is_on_device(const OperationPtr& operation) { return operation->signature->device != DeviceKind::cpu; }
 
 }  // namespace
@@ -21,6 +32,7 @@ Executor::Executor(std::unique_ptr<data::Backend> world, data::DeviceBackend* de
   device_->set_enqueued([this](data::Job& job, const data::DeviceEventPtr& event) {
     Batch& batch = *static_cast<Batch*>(job.cookie);
     note_outcomes(batch);
+    unheard_.push_back(&batch);
     for (std::size_t i = 0; i < batch.members.size(); ++i) {
       if (!batch.outcome_of(i).ok()) continue;  // there is no result to go on with: its end tells
       for (auto& callback : batch.members[i]->set_enqueued(event)) enqueued_(std::move(callback));
@@ -77,7 +89,7 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   batch.members = std::move(members);
   batch.on_device = on_device;
   batch.serial = how.serial;
-  if (recorder_ != nullptr && recorder_->is_on()) record_begun(batch, how.plan_key);
+  if (recorder_ != nullptr) record_begun(batch, how.plan_key);
   data::Layout once;
   const data::Layout& layout = layout_for(batch, how.plan_key, how.number, once);
   fill(batch, layout);
@@ -87,6 +99,7 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
     ready_.push_back(&batch);
   } else if (on_device) {
+    if (device_->wants_labels()) batch.job.label = label_of(batch);
     ++open_on_device_;
     device_->start(batch.job);
   } else {
@@ -100,8 +113,13 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   return batch;
 }
 
-void Executor::record_begun(const Batch& batch, std::uint32_t plan_key) const {
+void Executor::record_begun(Batch& batch, std::uint32_t plan_key) {
   using recorder::Kind;
+  batch.begun = recorder_->time();
+  tally_->requests_of_batches.add(batch.members.size());
+  for (std::size_t i = 0; !batch.absence.is_own && i < batch.members.size(); ++i)
+    tally_->negotiations.add(nanoseconds_between(batch.members[i]->waiting.since, batch.begun));
+  if (!recorder_->is_on()) return;
   const Operation& first = *batch.members.front();
   const bool is_unnamed = first.name_hash == 0;
   const auto flags =
@@ -172,6 +190,35 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
   batch.job.run_over = [this](data::Job& job, std::size_t run) { note_over(*static_cast<Batch*>(job.cookie), run); };
 }
 
+void Executor::count(const Batch& batch) {
+  tally_->executions.add(nanoseconds_between(batch.begun, recorder_->time()));
+  const data::Backend& backend = *pipeline_of(batch.job.set).backend;
+  std::uint64_t all = 0;
+  for (const data::Run& run : batch.job.runs) {
+    const auto bytes = static_cast<std::uint64_t>(run.elements) * size_of(run.dtype);
+    all += bytes;
+    if (batch.on_device) {
+      tally_->bytes_on_device += bytes;
+      continue;
+    }
+    switch (backend.way(run)) {
+    case data::Way::alone:
+      tally_->bytes_alone += bytes;
+      break;
+    case data::Way::flat:
+      tally_->bytes_flat += bytes;
+      break;
+    case data::Way::slots:
+      tally_->bytes_slots += bytes;
+      break;
+    case data::Way::between_nodes:
+      tally_->bytes_between_nodes += bytes;
+      break;
+    }
+  }
+  tally_->bytes_of_batches.add(all);
+}
+
 void Executor::note_over(Batch& batch, std::size_t run) {
   const std::uint32_t member = batch.member_of[run];
   Status& outcome = batch.outcomes[member];
@@ -186,6 +233,19 @@ void Executor::note_outcomes(Batch& batch) {
     Status& outcome = batch.outcomes[batch.member_of[run]];
     if (outcome.ok()) outcome = batch.job.runs[run].status;
   }
+}
+
+/// A ring costs two calls and a thread's waking, so only those get one for which a thread sleeps, or waits to be
+/// called.
+void Executor::ring_for_waiters() {
+  const auto is_awaited = [](const Batch* batch) {
+    return std::any_of(batch->members.begin(), batch->members.end(),
+                       [](const OperationPtr& member) { return member && member->host_waits(); });
+  };
+  const auto awaited =
+      std::stable_partition(unheard_.begin(), unheard_.end(), [&](const Batch* batch) { return !is_awaited(batch); });
+  for (auto batch = awaited; batch != unheard_.end(); ++batch) device_->ring_at_end((*batch)->job);
+  unheard_.erase(awaited, unheard_.end());
 }
 
 data::Progress Executor::move_sets() {
@@ -260,6 +320,7 @@ void Executor::forget() noexcept {
   busy_.clear();
   open_in_sets_ = 0;
   open_on_device_ = 0;
+  unheard_.clear();
   ready_.clear();
 }
 

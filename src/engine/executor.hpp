@@ -15,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "control/messages.hpp"
 #include "data/backend.hpp"
 #include "data/device.hpp"
 #include "data/layout.hpp"
 #include "engine/operation.hpp"
+#include "engine/tally.hpp"
 #include "recorder/recorder.hpp"
 
 namespace kolo::engine {
@@ -46,6 +48,7 @@ struct Batch {
   Absence absence;
   bool ends_set = false;     ///< no batch: what the set has on the device is given back
   std::uint32_t serial = 0;  ///< its number among the set's batches, the same on all ranks; from 1
+  base::Time begun{};
   /// The other part of a batch of both kinds, while it is open.
   Batch* sibling = nullptr;
 };
@@ -68,8 +71,13 @@ class Executor {
   void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
     run_parts(set, std::move(members), {0, 0, &absence, 0});
   }
-  /// Batches are recorded there from now on; it outlives the executor.
-  void record_to(recorder::Recorder& recorder) noexcept { recorder_ = &recorder; }
+  /// Batches are recorded there from now on, and counted here; both outlive the executor.
+  void record_to(recorder::Recorder& recorder, Tally& tally) noexcept {
+    recorder_ = &recorder;
+    tally_ = &tally;
+  }
+  /// A batch is over: counts how long it took, and its bytes by route.
+  void count(const Batch& batch);
   /// Called with every part of a batch when it starts, how it is laid out, its plan_key, and the backend that runs it.
   /// Empty: nobody.
   using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
@@ -81,17 +89,17 @@ class Executor {
   }
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
-  /// Moves the backends; the device's only with `device`, because the background thread alone gives it work. Finished
-  /// batches are handed to `finish` in order, as Batch&, and may be reused after. A member that is over before its
-  /// batch goes to `finish_member`, with its outcome. Says what the CPU's backend did, unless something advanced
-  /// elsewhere.
+  /// Moves the backends. Finished batches are handed to `finish` in order, as Batch&, and may be reused after. A member
+  /// that is over before its batch goes to `finish_member`, with its outcome. Says what the CPU's backend did, unless
+  /// something advanced elsewhere.
   template <class FinishMember, class Finish>
-  data::Progress progress(bool device, FinishMember finish_member, Finish finish) {
+  data::Progress progress(FinishMember finish_member, Finish finish) {
     data::Progress result = data::Progress::idle;
     if (world_.open > 0) result = move(*world_.backend, world_.open);
     if (!busy_.empty()) result = std::max(result, move_sets());
-    if (device && open_on_device_ > 0 && move(*device_, open_on_device_) == data::Progress::advanced) {
-      result = data::Progress::advanced;
+    if (open_on_device_ > 0) {
+      if (move(*device_, open_on_device_) == data::Progress::advanced) result = data::Progress::advanced;
+      ring_for_waiters();
     }
     if (ready_.empty() && over_.empty()) return result;
     for (const Over& one : over_) finish_member(*one.member, one.outcome);
@@ -140,7 +148,7 @@ class Executor {
     std::uint32_t serial = 0;          // of the batch
   };
   void run_parts(core::SetId set, std::vector<OperationPtr> members, How how);
-  void record_begun(const Batch& batch, std::uint32_t plan_key) const;
+  void record_begun(Batch& batch, std::uint32_t plan_key);
   Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how);
   template <class Count>
   data::Progress move(data::Backend& backend, Count& open) {
@@ -150,11 +158,13 @@ class Executor {
       auto& batch = *static_cast<Batch*>(job->cookie);
       batch.status = std::move(job->status);
       note_outcomes(batch);
+      if (batch.on_device) unheard_.erase(std::remove(unheard_.begin(), unheard_.end(), &batch), unheard_.end());
       ready_.push_back(&batch);
       --open;
     }
     return result;
   }
+  void ring_for_waiters();
   static void note_outcomes(Batch& batch);
   void note_over(Batch& batch, std::size_t run);
   Batch& take();
@@ -163,6 +173,7 @@ class Executor {
   Pipeline world_;
   data::DeviceBackend* const device_;
   recorder::Recorder* recorder_ = nullptr;
+  Tally* tally_ = nullptr;
   Started started_;
   std::function<void(std::function<void(const Status&)>)> enqueued_;
   std::unordered_map<core::SetId, Pipeline> sets_;  // without the world's; their addresses are stable
@@ -179,6 +190,7 @@ class Executor {
   };
   std::vector<Over> over_;  // members that are over before their batch
   std::vector<data::Job*> finished_;
+  std::vector<Batch*> unheard_;  // all their work is with the device, which nobody asked to ring at the end
   std::atomic<std::uint64_t> open_on_device_{0};
 };
 

@@ -236,9 +236,9 @@ void Messages::admit(MessageOperation& operation) {
   if (!engine_.ending.faulted() && !engine_.ending.is_stopped()) copies_.begin(operation);
 }
 
-/// Between the device and the memory of messages. The background thread alone gives work to a device.
+/// Between the device and the memory of messages.
 bool Messages::move_copies() {
-  if (!engine_.driver.in_background() || !engine_.ending.may_use_backends()) return false;
+  if (!engine_.ending.may_use_backends()) return false;
   return copies_.move([this](MessageOperation& operation) {
     Driver::assert_held();
     const data::DeviceCopy& copy = operation.copy;

@@ -127,15 +127,19 @@ bool HandleState::sleep_until(std::optional<base::Time> until) {
   return done();
 }
 
-data::DeviceEventPtr HandleState::sleep_until_enqueued() {
+void HandleState::sleep_until_given() {
   const base::MutexLock lock(mutex_);
   sleep(std::nullopt, [this]() KOLO_REQUIRES(mutex_) { return enqueued_ != nullptr; });
+}
+
+data::DeviceEventPtr HandleState::given() {
+  const base::MutexLock lock(mutex_);
   return done() ? nullptr : enqueued_;
 }
 
 std::vector<std::function<void(const Status&)>> HandleState::set_enqueued(data::DeviceEventPtr event) {
   const base::MutexLock lock(mutex_);
-  state_.fetch_or(kAttended, std::memory_order_acq_rel);  // so that completion takes it away
+  state_.fetch_or(kAttended | kGiven, std::memory_order_acq_rel);  // attended, so that completion takes it away
   enqueued_ = std::move(event);
   if (sleepers_ > 0) changed_.notify_all();
   return std::exchange(callbacks_.enqueued, {});
@@ -160,7 +164,7 @@ void HandleState::note_late(std::vector<int> ranks) {
 
 bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
   const base::MutexLock lock(mutex_);
-  if ((state_.fetch_or(kAttended, std::memory_order_acq_rel) & kDone) != 0) return false;
+  if ((state_.fetch_or(kAttended | kHostWaits, std::memory_order_acq_rel) & kDone) != 0) return false;
   callbacks_.done.push_back(std::move(callback));
   return true;
 }

@@ -124,11 +124,13 @@ class HandleState {
  private:
   /// Most operations are neither slept on nor have callbacks: those bits keep completion to one atomic step.
   enum State : unsigned {
-    kDone = 1,       ///< `outcome_` is written
-    kFailed = 2,     ///< and is no success
-    kAwaited = 4,    ///< somebody waits for it, or has asked
-    kAttended = 8,   ///< a thread sleeps on it, or there are callbacks (see below, under the mutex)
-    kReleased = 16,  ///< done, and its sleepers and callbacks have been served
+    kDone = 1,        ///< `outcome_` is written
+    kFailed = 2,      ///< and is no success
+    kAwaited = 4,     ///< somebody waits for it, or has asked
+    kAttended = 8,    ///< a thread sleeps on it, or there are callbacks (see below, under the mutex)
+    kReleased = 16,   ///< done, and its sleepers and callbacks have been served
+    kGiven = 32,      ///< all its work has been given to the device
+    kHostWaits = 64,  ///< a thread sleeps until it is done, or is to be called back then
   };
   std::atomic<unsigned> state_{0};
 
@@ -178,11 +180,22 @@ class HandleState {
   /// Says that somebody waits for this or asked about it: true the first time, while it is open.
   bool mark_awaited() noexcept;
   [[nodiscard]] bool is_awaited() const noexcept { return (state_.load(std::memory_order_acquire) & kAwaited) != 0; }
+  /// All its work has been given to the device, or it is done.
+  [[nodiscard]] bool is_given() const noexcept {
+    return (state_.load(std::memory_order_acquire) & (kGiven | kDone)) != 0;
+  }
+  /// Says that a thread is about to sleep until this is done: true the first time, while it is open.
+  bool note_host_waits() noexcept {
+    return (state_.fetch_or(kHostWaits, std::memory_order_acq_rel) & (kHostWaits | kDone)) == 0;
+  }
+  /// Whether somebody on the host has to hear of its end at once.
+  [[nodiscard]] bool host_waits() const noexcept { return (state_.load(std::memory_order_acquire) & kHostWaits) != 0; }
   /// Sleeps until done or until the time has come; whether it is done.
   bool sleep_until(std::optional<base::Time> until);
-  /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
-  /// null when done.
-  [[nodiscard]] data::DeviceEventPtr sleep_until_enqueued();
+  /// Sleeps until all work has been given to the device, or until done.
+  void sleep_until_given();
+  /// The event behind which the result is complete, once it has been given; null when done.
+  [[nodiscard]] data::DeviceEventPtr given();
   /// Forgets who was late, before somebody asks again.
   void forget_late();
   /// Sleeps until `note_late`, until done or until the time has come. Returns what was noted.

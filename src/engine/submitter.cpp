@@ -14,8 +14,9 @@ constexpr std::int64_t kSmallBytes = 16 << 10;
 /// How often a submitter looks again for what others have said while it spoke.
 constexpr int kLooks = 4;
 
+/// On a device a thread gives work of any size, and does not wait for it.
 bool is_small(const Operation& operation) noexcept {
-  return operation.signature->device == DeviceKind::cpu && operation.bytes() <= kSmallBytes;
+  return operation.signature->device != DeviceKind::cpu || operation.bytes() <= kSmallBytes;
 }
 
 }  // namespace
@@ -149,7 +150,7 @@ void Submitter::tell_engine() {
 /// them. False: nothing was done.
 bool Submitter::say_at_once() {
   if (!engine_.driver.try_look()) return false;
-  if (engine_.ending.faulted() || engine_.ending.is_closed() || driving_.device_moves()) {
+  if (engine_.ending.faulted() || engine_.ending.is_closed()) {
     engine_.driver.look_away();
     return false;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine's counters, and those of the open step. One thread at a time (the engine's driver).
+// The engine's counters and histograms, and the counters of the open step. One thread at a time (the engine's driver).
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,25 @@
 
 #include <kolo/info.hpp>
 
+#include "base/buckets.hpp"
+
 namespace kolo::engine {
 
 struct Tally : Metrics {
-  std::uint64_t steps = 0;  ///< that have ended
-  [[nodiscard]] const Metrics& counted() const noexcept { return *this; }
+  base::DurationBuckets<> negotiations;
+  base::DurationBuckets<> executions;
+  base::CountBuckets requests_of_batches;
+  base::ByteBuckets bytes_of_batches;
+
+  /// With the histograms, but for that of waits.
+  [[nodiscard]] Metrics counted() const {
+    Metrics metrics = *this;
+    metrics.negotiation_ns = negotiations.histogram();
+    metrics.execution_ns = executions.histogram();
+    metrics.batch_requests = requests_of_batches.histogram();
+    metrics.batch_bytes = bytes_of_batches.histogram();
+    return metrics;
+  }
   /// The batches from here on are the next step's.
   void end_step() noexcept {
     ++steps;

@@ -45,6 +45,7 @@ struct DistributedOptimizer::Impl {
   std::optional<Gradients> gradients;
   std::optional<GradientReducer> reducer;  // goes first, for it may write to gradients until then
   OptimizerViews views;
+  kolo::detail::ReplicaChecks replicas{ranks};
 
   Impl(const Group& owner, torch::optim::Optimizer& wrapped, torch::nn::Module* model, NamedTensors names,
        const DistributedOptimizerOptions& settings)
@@ -166,6 +167,9 @@ struct DistributedOptimizer::Impl {
     optimizer.step();
     views.after_step();
     reducer->end_step();
+    if (replicas.is_due()) {
+      replicas.compare(ranks, gradients->views());
+    }
     if (options.broadcast_buffers) {
       libtorch::broadcast_buffers(ranks, *module);
     }

@@ -178,10 +178,10 @@ void Recorder::close(bool is_clean) noexcept {
   ::rmdir(path_.substr(0, path_.rfind('/')).c_str());  // of the job: the last rank succeeds
 }
 
-void Recorder::record_caller(Kind kind, std::uint32_t set, std::uint64_t id, std::uint32_t round, std::uint32_t amount,
-                             std::uint8_t detail) noexcept {
+void Recorder::record_caller_at(base::Time now, Kind kind, std::uint32_t set, std::uint64_t id, std::uint32_t round,
+                                std::uint32_t amount, std::uint8_t detail) noexcept {
   if (!is_on()) return;
-  const Record record{to_ns(base::now()), id, round, amount, set, kind, detail};
+  const Record record{to_ns(now), id, round, amount, set, kind, detail};
   if (header_ != nullptr) {
     Event& event = callers_.events[header_->callers_head.fetch_add(1, std::memory_order_relaxed) & callers_.mask];
     event.what.store(0, std::memory_order_relaxed);

@@ -73,6 +73,7 @@ class Recorder {
   // -- the driver; before there is one, the thread that starts
   /// The time of the events that follow.
   void at(base::Time now) noexcept { now_ = to_ns(now); }
+  [[nodiscard]] base::Time time() const noexcept { return base::Time(std::chrono::nanoseconds(now_)); }
   void record(Kind kind, std::uint32_t set, std::uint64_t id, std::uint32_t round = 0, std::uint32_t amount = 0,
               std::uint8_t detail = 0) noexcept {
     if (header_ == nullptr && sink_.load(std::memory_order_relaxed) == nullptr) return;
@@ -107,7 +108,12 @@ class Recorder {
   }
   /// A thread of the program; looks at the clock.
   void record_caller(Kind kind, std::uint32_t set, std::uint64_t id, std::uint32_t round = 0, std::uint32_t amount = 0,
-                     std::uint8_t detail = 0) noexcept;
+                     std::uint8_t detail = 0) noexcept {
+    if (is_on()) record_caller_at(base::now(), kind, set, id, round, amount, detail);
+  }
+  /// The same of one that has looked.
+  void record_caller_at(base::Time now, Kind kind, std::uint32_t set, std::uint64_t id, std::uint32_t round = 0,
+                        std::uint32_t amount = 0, std::uint8_t detail = 0) noexcept;
   /// A call without a name has avoided the log; in the order of the set's calls.
   void count_fast(std::uint32_t set, std::uint64_t number) noexcept {
     if (header_ == nullptr) return;

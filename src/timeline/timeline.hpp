@@ -8,7 +8,7 @@
 //   row         a tensor; in it `negotiate` from when the engine took the request until all ranks had submitted it,
 //               then the collective until its batch is done
 //   `program`   when threads of the program slept inside Kolo
-//   `unnamed`   calls without a name
+//   `unnamed`   calls without a name: the batches in which they ran
 //   `messages`  messages between two ranks that had to wait
 //   marks       ends of steps, errors
 //
@@ -67,12 +67,14 @@ class Writer {
     std::uint64_t time = 0;
     std::uint32_t members = 0;
     std::uint8_t flags = 0;
-    std::uint64_t first_call = 0;
-    std::vector<std::uint64_t> names;
+    std::string calls = {};   ///< of calls without a name: their collective
+    std::uint64_t bytes = 0;  ///< likewise
+    std::vector<std::uint64_t> names = {};
   };
   using InSet = std::pair<std::uint32_t, std::uint64_t>;  ///< a set, and a name or a number there
 
   void begin_batch(const recorder::Record& record);
+  void take_call(Batch& batch, const InSet& number);
   void agree(std::uint32_t set, std::uint64_t id, std::uint64_t time, std::string& lines);
   void end_batch(const recorder::Record& record, std::string& lines);
   [[nodiscard]] std::string name_of(std::uint64_t id) const;
@@ -88,6 +90,7 @@ class Writer {
   std::map<InSet, int> rows_;
   std::map<InSet, Request> requests_;
   std::map<InSet, Request> agreed_;  ///< the same, once their batch has begun
+  std::map<InSet, Request> calls_;   ///< without a name, by number, until their batch begins
   std::map<InSet, Batch> batches_;   ///< by number
   std::map<std::uint64_t, recorder::Record> messages_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> waits_;  ///< by name and number: since when

@@ -19,6 +19,7 @@ constexpr int kProgramRow = 1;
 constexpr int kUnnamedRow = 2;
 constexpr int kMessagesRow = 3;
 constexpr int kFirstTensorRow = 10;
+constexpr const char* kMixedCalls = "unnamed calls";  // of several collectives, or made before the timeline began
 
 using base::quoted_json;
 
@@ -96,10 +97,20 @@ void Writer::begin_batch(const Record& record) {
   batch.members = record.amount;
   batch.flags = record.detail;
   if ((record.detail & recorder::kUnnamed) != 0) {
-    batch.first_call = record.id;
+    for (std::uint32_t i = 0; i < record.amount; ++i) take_call(batch, {record.set, record.id + i});
   } else {
     batch.names.push_back(record.id);
   }
+}
+
+/// A call without a name is in the batch.
+void Writer::take_call(Batch& batch, const InSet& number) {
+  const auto call = calls_.find(number);
+  if (call == calls_.end()) return;  // it was made before the timeline began
+  const std::string kind = kind_text(call->second.kind);
+  batch.calls = batch.calls.empty() || batch.calls == kind ? kind : kMixedCalls;
+  batch.bytes += call->second.bytes;
+  calls_.erase(call);
 }
 
 /// All ranks have submitted it.
@@ -120,7 +131,10 @@ void Writer::end_batch(const Record& record, std::string& lines) {
   const std::string about = field("batch", record.round) + "," + field("requests", batch.members) +
                             ((batch.flags & recorder::kPlanned) != 0 ? ",\"planned\":true" : "") +
                             ((batch.flags & recorder::kOnDevice) != 0 ? ",\"device\":true" : "");
-  if (batch.names.empty()) span(lines, "unnamed calls", kUnnamedRow, batch.time, record.time, about);
+  if (batch.names.empty()) {
+    span(lines, batch.calls.empty() ? kMixedCalls : batch.calls, kUnnamedRow, batch.time, record.time,
+         about + "," + field("bytes", batch.bytes));
+  }
   for (const std::uint64_t id : batch.names) {
     const auto request = agreed_.find({record.set, id});
     if (request == agreed_.end()) continue;  // it was submitted before the timeline began
@@ -135,6 +149,9 @@ void Writer::add(const Record& record, std::string& lines) {
   switch (record.kind) {
   case Kind::submitted:
     requests_[{record.set, record.id}] = {record.time, record.round, record.amount, record.detail};
+    break;
+  case Kind::called:
+    calls_[{record.set, record.round}] = {record.time, record.round, record.amount, record.detail};
     break;
   case Kind::batch_begun:
     begin_batch(record);

@@ -6,6 +6,7 @@
 //     kolo-why DIR             the job in DIR, or the newest in it
 //     kolo-why --json [DIR]    the same for programs
 //     kolo-why --ranks [DIR]   a line for each rank, too
+//     kolo-why --fr-trace TO [DIR]   what PyTorch's torchfrtrace reads, into the folder TO
 #include <exception>
 #include <iostream>
 #include <stdexcept>
@@ -18,8 +19,6 @@
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct BadFlags : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -28,18 +27,21 @@ struct Flags {
   std::string directory;
   bool json = false;
   bool ranks = false;
+  std::string flight_records;
   bool help = false;
 };
 
 constexpr const char* kHelp =
     R"(kolo-why: why a job failed, hangs, or was killed
 
-usage: kolo-why [--json] [--ranks] [DIR]
+usage: kolo-why [--json] [--ranks] [--fr-trace TO] [DIR]
 
   DIR      the job's directory of recorders, or one of jobs, whose newest is taken; the default is where jobs of
            this user record (KOLO_RECORDER)
   --ranks  a line for each rank, too
   --json   everything, for programs
+  --fr-trace TO
+           writes the collectives of each rank into the folder TO, as `torchfrtrace TO` of PyTorch reads them
 
 The job may still run. Jobs that ended in order leave nothing.
 exit status: 0 nothing is wrong, 1 something is, 2 wrong flags, or there is no job
@@ -50,7 +52,8 @@ Flags parse(int argc, char** argv) {
   Flags flags;
   po::options_description all;
   all.add_options()("help,h", po::bool_switch(&flags.help))("json", po::bool_switch(&flags.json))(
-      "ranks", po::bool_switch(&flags.ranks))("directory", po::value(&flags.directory));
+      "ranks", po::bool_switch(&flags.ranks))("fr-trace", po::value(&flags.flight_records))(
+      "directory", po::value(&flags.directory));
   po::positional_options_description positional;
   positional.add("directory", 1);
   po::variables_map values;
@@ -61,20 +64,6 @@ Flags parse(int argc, char** argv) {
     throw BadFlags(error.what());
   }
   return flags;
-}
-
-Json as_json(const kolo::JobReport& report) {
-  Json ranks = Json::array();
-  for (const kolo::RankReport& rank : report.ranks) {
-    ranks.push_back({{"rank", rank.rank},
-                     {"host", rank.host},
-                     {"pid", rank.pid},
-                     {"state", rank.state},
-                     {"last", rank.last},
-                     {"last_s", rank.last_s}});
-  }
-  return {{"directory", report.directory}, {"verdict", report.verdict},     {"suspects", report.suspects},
-          {"tensors", report.tensors},     {"sentences", report.sentences}, {"ranks", ranks}};
 }
 
 void print(const kolo::JobReport& report, bool ranks) {
@@ -98,8 +87,9 @@ int main(int argc, char** argv) {
       return 0;
     }
     const kolo::JobReport report = kolo::explain_job(flags.directory);
+    if (!flags.flight_records.empty()) kolo::write_flight_records(flags.flight_records, report.directory);
     if (flags.json) {
-      std::cout << as_json(report).dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+      std::cout << nlohmann::ordered_json::parse(kolo::to_json(report)).dump(2) << "\n";
     } else {
       print(report, flags.ranks);
     }

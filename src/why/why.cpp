@@ -317,6 +317,7 @@ class Judge {
     std::vector<int> gone = ranks_where([](const Facts& facts, int) { return facts.vanished(); });
     const std::vector<int> stopped = ranks_where([](const Facts& facts, int) { return facts.life == Life::stopped; });
     if (gone.empty() && stopped.empty()) return false;
+    if (stopped.empty() && may_have_followed(gone)) return tell_followers(gone);
     // All may have been ended because of one: which one, those say that saw it.
     if (gone.size() > 1) {
       std::set<int> seen;
@@ -342,6 +343,32 @@ class Judge {
     suspect(is_stop ? Verdict::stopped : Verdict::killed, is_stop ? stopped : gone);
     if (is_stop && !gone.empty()) result_.suspects.insert(result_.suspects.end(), gone.begin(), gone.end());
     return true;
+  }
+
+  /// Whether these ended because of a rank that has no file: in the start, which that rank may not have survived for
+  /// long enough to have one, or as their errors say.
+  [[nodiscard]] bool may_have_followed(const std::vector<int>& gone) const {
+    if (silent_ranks().empty()) return false;
+    const std::vector<int> named = named_by_others();
+    if (!named.empty()) return !has_file(named.front());
+    return std::all_of(gone.begin(), gone.end(), [this](int rank) { return !of(rank).start_step.empty(); });
+  }
+  /// Nobody is the suspect then, unless others say who: which is looked for next (false).
+  bool tell_followers(const std::vector<int>& gone) {
+    const bool is_told = !named_by_others().empty();
+    say(upper(ranks_text(gone)) + " ended without a word" +
+        (is_told ? "." : " in the start, perhaps because of a rank that has no file."));
+    if (!is_told) suspect(Verdict::unclear, {});
+    return !is_told;
+  }
+
+  /// Ranks that have no file, and have not left in order.
+  [[nodiscard]] std::vector<int> silent_ranks() const {
+    return ranks_where([this](const Facts& facts, int rank) {
+      return facts.recording == nullptr && std::none_of(facts_.begin(), facts_.end(), [rank](const Facts& other) {
+               return other.left.count(rank) > 0;
+             });
+    });
   }
 
   /// Ranks that the job's error, or the ends that others saw, name.
@@ -539,20 +566,15 @@ class Judge {
   // -- telling
 
   void tell_files() {
-    const std::vector<int> missing = ranks_where([](const Facts& facts, int) { return facts.recording == nullptr; });
-    std::vector<int> left;
-    std::vector<int> silent;
-    for (const int rank : missing) {
-      const bool has_left =
-          std::any_of(facts_.begin(), facts_.end(), [rank](const Facts& facts) { return facts.left.count(rank) > 0; });
-      (has_left ? left : silent).push_back(rank);
-    }
+    const std::vector<int> silent = silent_ranks();
+    const std::vector<int> left = ranks_where([&silent](const Facts& facts, int rank) {
+      return facts.recording == nullptr && std::find(silent.begin(), silent.end(), rank) == silent.end();
+    });
     if (!left.empty())
       say(upper(ranks_text(left)) + " left in order, and removed " + (left.size() == 1 ? "its file." : "their files."));
     if (!silent.empty()) {
       say("There is no file of " + ranks_text(silent) +
-          ": their machine, or their directory, is another one, or they "
-          "left in order.");
+          ": their machine, or their directory, is another one, or they left in order, or ended before they had one.");
     }
     if (!other_clocks_.empty()) {
       std::string hosts;

@@ -106,7 +106,10 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_LOG_PLACEMENT", "1"},
                            {"KOLO_RECORDER", "/records"},
                            {"KOLO_TIMELINE", "run.json"},
-                           {"KOLO_CHECK_NAN", "1"}};
+                           {"KOLO_CHECK_NAN", "1"},
+                           {"KOLO_CHECK_REPLICAS", "100"},
+                           {"KOLO_METRICS_FILE", "kolo.prom"},
+                           {"KOLO_METRICS_INTERVAL_S", "5"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
@@ -148,6 +151,9 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.recorder, "/records");
   EXPECT_EQ(settings.timeline, "run.json");
   EXPECT_TRUE(settings.check_nan);
+  EXPECT_EQ(settings.check_replicas, 100);
+  EXPECT_EQ(settings.metrics_file, "kolo.prom");
+  EXPECT_EQ(settings.metrics_interval_s, 5);
   EXPECT_EQ(report(settings).size(), environment.size());
   for (const SettingReport& setting : report(settings)) {
     EXPECT_EQ(setting.source, SettingSource::environment) << setting.name;

@@ -480,6 +480,10 @@ static void results(kolo_group* world) {
   WRONG(kolo_settings(NULL, &bytes), "the group is NULL");
   WRONG(kolo_settings(world, NULL), "the place for the result is NULL");
   WRONG(kolo_devices(NULL), "the place for the result is NULL");
+  WRONG(kolo_start_timeline(NULL, "x"), "the context is NULL");
+  WRONG(kolo_stop_timeline(NULL), "the context is NULL");
+  WRONG(kolo_explain_job("/nowhere", &bytes), "there is no recorder in \"/nowhere\"");
+  WRONG(kolo_explain_job(NULL, NULL), "the place for the result is NULL");
   parameter.name = "";
   parameter.tensor = tensor;
   WRONG(kolo_broadcast_parameters(NULL, &parameter, 1, 0), "the group is NULL");

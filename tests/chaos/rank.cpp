@@ -7,7 +7,7 @@
 //   FOLDER    where the facts go (facts.hpp)
 //   RANK      the variable that tells this rank's place (OMPI_COMM_WORLD_RANK)
 //   KIND      kill, stop, slow (stopped and let go after PAUSE_MS), return, exit, throw,
-//             absent (its program does nothing any more)
+//             absent (its program does nothing any more), mismatch (its tensor has another shape than the others')
 //   STYLE     session (a kolo::Session), calls (kolo::init and kolo::shutdown)
 //   NAME=...  variables that Kolo shall see
 //
@@ -116,6 +116,11 @@ Flags parse(int argc, char** argv) {
 
 // ---------------------------------------------------------------- the rank
 
+/// Amid the steps.
+std::uint64_t step_of_disagreement(const Flags& flags) {
+  return 1 + static_cast<std::uint64_t>(flags.fate.event) % (flags.steps - 2);
+}
+
 void run_steps(const Flags& flags, kolo::soak::Rank& rank, Victim& victim, const kolo::soak::Limits& limits) {
   for (std::uint64_t number = 0; number < flags.steps; ++number) {
     if (number <= 1) victim.enter(number == 0 ? Phase::first_step : Phase::step);
@@ -123,6 +128,10 @@ void run_steps(const Flags& flags, kolo::soak::Rank& rank, Victim& victim, const
     if (number + 1 == flags.steps) {
       kolo::barrier();
       victim.enter(Phase::last_step);
+    }
+    if (flags.fate.kind == Kind::disagree && number == step_of_disagreement(flags)) {
+      rank.finish();
+      victim.disagree();
     }
     rank.run(kolo::soak::step_of(flags.seed, 0, number, limits), number);
   }
@@ -136,7 +145,8 @@ void train(const Flags& flags, Victim& victim, Facts& facts) {
   try {
     run_steps(flags, *rank, victim, limits);
   } catch (const kolo::Error&) {
-    throw;  // nobody touches its tensors any more
+    // Nobody touches its tensors any more: the error is fatal, or nothing was under way.
+    throw;
   } catch (...) {
     static_cast<void>(rank.release());  // operations are under way: their memory must stay
     throw;
@@ -181,7 +191,8 @@ int run_with_session(const Flags& flags, Victim& victim, Facts& facts) {
     facts.note("READY");
     try {
       train(flags, victim, facts);
-    } catch (const kolo::Error& error) {  // caught inside the session, so that it is left in order
+    } catch (const kolo::Error& error) {             // caught inside the session, so that it is left in order
+      if (flags.fate.kind == Kind::disagree) throw;  // but a job that leaves in order leaves no recorders
       status = note(error, victim, facts);
     }
     victim.enter(Phase::shutdown);

@@ -10,13 +10,16 @@
 #include <stdexcept>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include <kolo/collectives.hpp>
 
 namespace kolo::chaos {
 namespace {
 
 constexpr std::array<const char*, 8> kPhases = {"before", "mpi_init",  "init",     "first_step",
                                                 "step",   "last_step", "shutdown", "after"};
-constexpr std::array<const char*, 7> kKinds = {"kill", "stop", "slow", "return", "exit", "throw", "absent"};
+constexpr std::array<const char*, 8> kKinds = {"kill", "stop", "slow", "return", "exit", "throw", "absent", "mismatch"};
 
 template <class Names>
 std::size_t index_of(const Names& names, const std::string& text) {
@@ -40,12 +43,18 @@ void Victim::enter(Phase phase) {
 
 void Victim::event() {
   const std::int64_t number = ++events_;
-  if (!fate_.victim || phase_ != trigger() || number != fate_.event) return;
+  if (!fate_.victim || fate_.kind == Kind::disagree || phase_ != trigger() || number != fate_.event) return;
   if (fate_.delay.count() == 0 && phase_ == fate_.phase) {
     strike();
   } else if (!std::exchange(waits_to_strike_, true)) {
     std::thread([this] { strike_later(); }).detach();
   }
+}
+
+void Victim::disagree() {
+  if (fate_.victim) facts_.note(std::string("HIT ") + to_string(phase_now()));
+  std::vector<float> tensor(fate_.victim ? 3 : 4);
+  kolo::allreduce("chaos.shape", kolo::view(tensor));
 }
 
 /// kolo::init begins with MPI_Init: what comes behind it is waited for from its beginning.
@@ -83,6 +92,8 @@ void Victim::strike() {
     throw OwnFailure("the program's own failure");
   case Kind::stay_away:
     while (true) ::pause();
+  case Kind::disagree:
+    break;  // it does not strike
   }
 }
 

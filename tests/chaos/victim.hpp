@@ -14,7 +14,7 @@
 namespace kolo::chaos {
 
 enum class Phase : int { before, mpi_init, init, first_step, step, last_step, shutdown, after };
-enum class Kind { kill, stop, slow, give_back, exit, raise, stay_away };
+enum class Kind { kill, stop, slow, give_back, exit, raise, stay_away, disagree };
 
 [[nodiscard]] const char* to_string(Phase phase) noexcept;
 [[nodiscard]] Phase phase_of(const std::string& text);
@@ -37,7 +37,7 @@ struct Fate {
   bool victim = false;
   Kind kind = Kind::kill;
   Phase phase = Phase::step;
-  std::int64_t event = 0;              ///< which event of the phase
+  std::int64_t event = 0;              ///< which event of the phase; of `disagree`: in which step
   std::chrono::microseconds delay{0};  ///< after it; 0: at once, on the thread that got there
 };
 
@@ -51,6 +51,8 @@ class Victim {
   void enter(Phase phase);
   /// Something happens in the phase.
   void event();
+  /// All ranks submit a tensor that has another shape on the victim: the kind `disagree`, which nothing else starts.
+  void disagree();
   [[nodiscard]] Phase phase() const noexcept { return phase_.load(); }
 
  private:

@@ -38,6 +38,13 @@ Call::Call(const char* name) : machine(Machine::instance()), lock(machine.mutex)
   ++machine.call_counts[api];
   ++machine.call_number;
   ++machine.doings;
+  if (machine.traces) machine.traced.push_back({api, std::this_thread::get_id(), host().device, 0});
+}
+
+void Call::gives_to(const Stream& stream) {
+  if (!machine.traces || machine.traced.empty()) return;
+  machine.traced.back().device = stream.device;
+  machine.traced.back().stream = stream.number;
 }
 
 Call::~Call() = default;
@@ -84,7 +91,11 @@ cudaError_t Call::misuse(cudaError_t result, const std::string& why) {
 
 StreamPtr Call::stream(cudaStream_t handle) {
   StreamPtr found = machine.find_stream(handle, host().device);
-  if (found == nullptr) misuse(cudaErrorInvalidResourceHandle, "a stream that does not exist (any more)");
+  if (found == nullptr) {
+    misuse(cudaErrorInvalidResourceHandle, "a stream that does not exist (any more)");
+  } else {
+    gives_to(*found);
+  }
   return found;
 }
 

@@ -37,6 +37,8 @@ class Call {
   cudaError_t misuse(cudaError_t result, const std::string& why);
   /// The stream a handle stands for, of the current device for the default ones; null and reported when it is none.
   StreamPtr stream(cudaStream_t handle);
+  /// That it gives something to a stream, for the trace.
+  void gives_to(const Stream& stream);
   /// Work given to a capturing stream would become part of a graph; none is emulated, so it is refused and reported.
   bool captured(Stream& stream);
   /// What a capture forbids a thread to do even beside the captured stream, by the mode of either: to ask, to wait, to

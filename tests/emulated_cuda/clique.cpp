@@ -32,8 +32,10 @@ bool Clique::join(int rank, Communicator* communicator) {
 }
 
 bool Clique::has_device(int device) const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [&](const Communicator* member) { return member != nullptr && member->device == device; });
+  const int a_device = Machine::instance().config.instances ? 2 : 1;
+  return std::any_of(members_.begin(), members_.end(), [&](const Communicator* member) {
+    return member != nullptr && member->device / a_device == device / a_device;
+  });
 }
 
 bool Clique::is_over() const {
@@ -74,12 +76,21 @@ void Clique::call(int rank, const Part& part) {
   Round::Seat& seat = round.seats[seat_of(rank, part)];
   seat.called = true;
   seat.signature = part.signature;
+  seat.registered = part.registered;
   seat.said = "rank " + std::to_string(rank) + (part.site.empty() ? "" : " (" + part.site + ")") + ": " +
               to_string(part.signature);
   const bool disputed = std::any_of(round.seats.begin(), round.seats.end(), [&](const Round::Seat& other) {
     return &other != &seat && other.called && !agree(other.signature, seat.signature);
   });
   if (disputed) disagree(round);
+  for (const Round::Seat& other : round.seats) {
+    if (disputed || !other.called || other.registered == seat.registered) continue;
+    Machine::instance().report(Report::Kind::hazard, "communicator " + name_ +
+                                                         ": ranks have registered the memory of a collective in "
+                                                         "different ways, for which NCCL can hang.\n  " +
+                                                         other.said + ": " + other.registered + "\n  " + seat.said +
+                                                         ": " + seat.registered);
+  }
   announce();
 }
 
@@ -87,6 +98,51 @@ bool Clique::waits_for(const Communicator& communicator) const {
   return std::all_of(members_.begin(), members_.end(), [&](const Communicator* member) {
     return member == nullptr || member == &communicator || member->next_collective > communicator.next_collective;
   });
+}
+
+ncclResult_t Clique::connect(Lock& lock, Communicator& communicator, const std::vector<Part>& parts) {
+  if (processes_ || size() == 1 || communicator.lost) return ncclSuccess;
+  std::vector<Connection> missing;
+  for (const Part& part : parts) {
+    const Signature& signature = part.signature;
+    Connection connection{{signature.kind, 0}, {-1, -1}};
+    if (point_to_point(part)) {
+      connection.second = key_of(communicator.rank, part).first;
+    } else {
+      for (std::size_t count = signature.count; count > 0; count /= 16) ++connection.first.second;
+    }
+    if (!communicator.connections.insert(connection).second) continue;
+    ++connecting_[connection];
+    missing.push_back(connection);
+  }
+  announce();
+  const auto is_there = [this](const Connection& connection) {
+    const auto& [kind, size_class] = connection.first;
+    if (kind != Collective::send && kind != Collective::receive) return connecting_[connection] == size();
+    return connecting_[{{Collective::send, 0}, connection.second}] > 0 &&
+           connecting_[{{Collective::receive, 0}, connection.second}] > 0;
+  };
+  const auto ended = [&] {
+    return cut_ || communicator.error != ncclSuccess || communicator.state == Communicator::State::aborted;
+  };
+  communicator.connecting = true;
+  Machine::instance().cliques->changed.wait(
+      lock, [&] { return ended() || std::all_of(missing.begin(), missing.end(), is_there); });
+  communicator.connecting = false;
+  if (!ended()) return ncclSuccess;
+  return communicator.error != ncclSuccess ? communicator.error : ncclInternalError;
+}
+
+void Clique::give_up(int rank) {
+  given_up_ = true;
+  for (Communicator* member : members_) {
+    if (member == nullptr || member->rank == rank) continue;
+    const bool waits = member->state == Communicator::State::initialising && !complete();
+    if (!waits && !member->connecting) continue;
+    member->error = ncclRemoteError;
+    member->error_text = "rank " + std::to_string(rank) + " has given up";
+  }
+  announce();
 }
 
 void Clique::disagree(const Round& round) {
@@ -121,7 +177,9 @@ void Clique::arrive(Lock& lock, int rank, const Part& part, Stream& stream, cons
   seat.clock = clock;
   seat.stream = &stream;
   seat.buffers = {machine.memory->device_view(part.input), machine.memory->device_view(part.output)};
-  const bool all = std::all_of(round.seats.begin(), round.seats.end(), [](const Round::Seat& s) { return s.arrived; });
+  // One that has left without a result was aborted, and its memory may be gone.
+  const bool all =
+      std::all_of(round.seats.begin(), round.seats.end(), [](const Round::Seat& s) { return s.arrived && !s.left; });
   if (!all || broken_) return;
   std::vector<Buffers> buffers;
   for (const Round::Seat& other : round.seats) buffers.push_back(other.buffers);
@@ -302,9 +360,36 @@ bool Communicator::may_advance() const {
     return clique != nullptr && clique->complete();
   case State::finalising:
     return outstanding == 0;
+  case State::enqueuing:
+    return waiting.empty();  // else the launcher comes
   default:
     return true;
   }
+}
+
+std::string Communicator::registration_of(const Part& part) const {
+  const Collective kind = part.signature.kind;
+  if (kind == Collective::send || kind == Collective::receive) return {};
+  const bool moves_blocks =
+      kind == Collective::all_gather || kind == Collective::reduce_scatter;  // to places of their own
+  const auto place_of = [&](const void* data) -> std::string {
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    for (const auto& [handle, known] : registered) {
+      if (!known.allocation->contains(address)) continue;
+      const std::string number = "registration " + std::to_string(known.number);
+      return moves_blocks ? number : number + ", byte " + std::to_string(address - known.allocation->base);
+    }
+    return "none";
+  };
+  std::string text;
+  if (kind != Collective::broadcast) text += "input: " + place_of(part.input);
+  if (kind != Collective::reduce) text += (text.empty() ? "output: " : "; output: ") + place_of(part.output);
+  return text;
+}
+
+void Communicator::advance() {
+  if (state == State::enqueuing) enqueue(std::exchange(waiting, {}));
+  state = state == State::finalising ? State::finalised : State::ready;
 }
 
 void Communicator::enqueue(const std::vector<std::pair<StreamPtr, Part>>& parts) {
@@ -378,7 +463,7 @@ void Cliques::remove(ncclComm_t handle) {
     communicator->clique->leave(communicator->rank);
     if (communicator->clique->is_over()) forget(communicator->clique);
   }
-  for (const auto& [registration, allocation] : communicator->registered) --allocation->registrations;
+  for (const auto& [registration, known] : communicator->registered) --known.allocation->registrations;
   communicators_.erase(handle);
 }
 
@@ -397,6 +482,7 @@ void Cliques::cut_off() {
   for (const auto& weak : all_) {
     if (const CliquePtr clique = weak.lock()) clique->cut_off();
   }
+  launcher_.cut_off();
   changed.notify_all();
 }
 

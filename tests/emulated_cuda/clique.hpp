@@ -23,6 +23,7 @@
 #include <nccl.h>
 
 #include "arithmetic.hpp"
+#include "launcher.hpp"
 #include "machine.hpp"
 #include "processes.hpp"
 
@@ -35,6 +36,7 @@ struct Part {
   void* output = nullptr;
   std::uint64_t number = 0;  // among the collectives, or among what goes from one rank to another
   std::string site;
+  std::string registered;  // where input and output lie in memory that the communicator was told of
 };
 
 /// One collective, or one message: a seat for each rank, or for sender and receiver.
@@ -44,6 +46,7 @@ struct Round {
     bool arrived = false;
     bool left = false;
     Signature signature;
+    std::string registered;
     std::string said;  // "rank 1 (src/x.cpp:3): ncclAllReduce of 4 float32, sum"
     Buffers buffers;   // as a device thread may touch them
     VectorClock clock;
@@ -93,6 +96,13 @@ class Clique {
   };
   void split(int rank, std::uint64_t number, const Answer& answer);
 
+  /// What a blocking communicator's first collective of a kind and size waits for, and its first message from one rank
+  /// to another: NCCL connects the ranks then. With which error it ends without the others, or success.
+  [[nodiscard]] ncclResult_t connect(Lock& lock, Communicator& communicator, const std::vector<Part>& parts);
+  /// A rank has aborted its communicator: the others that wait for it in a call hear of it.
+  void give_up(int rank);
+  [[nodiscard]] bool is_given_up() const noexcept { return given_up_; }
+
   void cut_off() { cut_ = true; }
   std::string describe() const;
 
@@ -116,7 +126,10 @@ class Clique {
   int joined_ = 0;
   bool broken_ = false;  // ranks disagreed
   bool cut_ = false;
+  bool given_up_ = false;
   std::map<RoundKey, Round> rounds_;
+  using Connection = std::pair<std::pair<Collective, std::size_t>, std::pair<int, int>>;  // of which size; from, to
+  std::map<Connection, int> connecting_;                                                  // how many ranks have come
   std::map<std::uint64_t, std::vector<Answer>> splits_;
   std::unique_ptr<ProcessRounds> processes_;
 };
@@ -129,6 +142,8 @@ struct Communicator {
   std::string name() const { return "communicator " + clique->name() + ", rank " + std::to_string(rank); }
   /// Has everything but the polls come that the present state waits for?
   bool may_advance() const;
+  /// The state that follows; the calls of a group go to their streams.
+  void advance();
   /// The calls of a group, by stream.
   void enqueue(const std::vector<std::pair<StreamPtr, Part>>& parts);
 
@@ -138,6 +153,7 @@ struct Communicator {
   int size = 0;
   int device = 0;
   bool blocking = true;
+  bool connecting = false;  // its call waits for the others
   State state = State::initialising;
   bool lost = false;  // by injection: its calls never arrive
   ncclResult_t error = ncclSuccess;
@@ -148,9 +164,17 @@ struct Communicator {
   std::uint64_t next_collective = 0;
   std::uint64_t next_split = 0;
   std::map<int, std::uint64_t> next_to, next_from;
-  unsigned outstanding = 0;  // operations on streams
-  unsigned running = 0;      // those that have started
-  std::map<void*, AllocationPtr> registered;
+  std::set<std::pair<std::pair<Collective, std::size_t>, std::pair<int, int>>> connections;  // those that it has
+  unsigned outstanding = 0;                                                                  // operations on streams
+  unsigned running = 0;                                                                      // those that have started
+  struct Registered {
+    AllocationPtr allocation;
+    unsigned number = 0;  // among all that the communicator was told of
+  };
+  std::map<void*, Registered> registered;
+  unsigned registrations = 0;
+  /// What ranks of a collective must have alike.
+  std::string registration_of(const Part& part) const;
 };
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 
@@ -172,6 +196,7 @@ class Cliques {
   void clear();
   std::string describe() const;
   std::vector<std::string> live() const;
+  [[nodiscard]] Launcher& launcher() noexcept { return launcher_; }
   /// A name that this machine has not used yet.
   std::string new_name() { return std::to_string(next_name_++); }
   void keep(const CliquePtr& clique) { all_.push_back(clique); }
@@ -184,6 +209,7 @@ class Cliques {
   std::vector<std::weak_ptr<Clique>> all_;
   unsigned next_name_ = 1;
   unsigned next_number_ = 1;
+  Launcher launcher_;
 };
 
 }  // namespace kolo::emulated

@@ -2,6 +2,7 @@
 //
 // What tests say and ask (emulator.hpp), over the machine.
 #include <algorithm>
+#include <utility>
 
 #include "clique.hpp"
 #include "emulator.hpp"
@@ -153,6 +154,20 @@ std::vector<CallRecord> collective_calls() {
   Machine& machine = Machine::instance();
   const Lock lock(machine.mutex);
   return machine.collectives;
+}
+
+void trace() {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  machine.traced.clear();
+  machine.traces = true;
+}
+
+std::vector<TracedCall> take_trace() {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  machine.traces = false;
+  return std::exchange(machine.traced, {});
 }
 
 std::uint64_t calls_so_far() {

@@ -23,7 +23,10 @@ int number_of(const Call& call, int device) {
 }
 
 // Busses 0x1b, 0x2b, ... of domain 0, as machines of eight devices number them.
-int bus_of(int number) { return 0x1b + 0x10 * number; }
+int bus_of(const Call& call, int device) {
+  const int number = number_of(call, device);
+  return 0x1b + 0x10 * (call.machine.config.instances ? number / 2 : number);
+}
 
 }  // namespace
 
@@ -73,8 +76,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   if (const cudaError_t refused = call.refusal()) return refused;
   if (!call.valid_device(device)) return call.end(cudaErrorInvalidDevice);
   if (length < 13) return call.misuse(cudaErrorInvalidValue, "a bus id has 13 characters");
-  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0",
-                static_cast<unsigned>(bus_of(number_of(call, device))));
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0", static_cast<unsigned>(bus_of(call, device)));
   return call.end(cudaSuccess);
 }
 
@@ -96,7 +98,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* properties, int devic
   properties->unifiedAddressing = 1;
   properties->streamPrioritiesSupported = 1;
   properties->asyncEngineCount = 2;
-  properties->pciBusID = bus_of(number_of(call, device));
+  properties->pciBusID = bus_of(call, device);
   return call.end(cudaSuccess);
 }
 

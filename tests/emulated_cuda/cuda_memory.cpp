@@ -45,6 +45,7 @@ namespace {
 /// What cudaFree is known to do: wait until the device has nothing to do. What it frees comes after everything.
 void await_device(Call& call, int device) {
   for (const StreamPtr& stream : call.machine.streams_of(device)) call.machine.await(call.lock, stream->last);
+  call.host().clock.join(call.machine.gone[device]);
 }
 
 bool of_kind(const Allocation& allocation, Allocation::Kind kind, const char* api) {
@@ -68,8 +69,17 @@ cudaError_t free(Call& call, Allocation::Kind kind, void* data) {
                         std::string(call.api) + ": a communicator still has " + found->name + " registered");
   }
   call.machine.report_hazard(call.api, found->device);
-  await_device(call, found->device);
-  if (!call.machine.memory->free(*found)) {
+  const bool waits = std::string(call.api) != "ncclMemFree";
+  if (waits) {
+    await_device(call, found->device);
+  } else {
+    // As a write of all of it: whoever has touched it before must be known to have ended.
+    HostThread& host = call.host();
+    const std::uint64_t time = host.clock.tick(host.actor);
+    const auto freeing = std::make_shared<const Operation>(Operation{call.api, host.name(), call.site});
+    call.machine.enter({host.actor, time, freeing, true}, {{found, 0, found->bytes}, true}, host.clock);
+  }
+  if (!call.machine.memory->free(*found, /*keeps_pages=*/!waits)) {
     call.machine.report(Report::Kind::memory, "somebody wrote beside " + found->name);
   }
   return call.end(cudaSuccess);

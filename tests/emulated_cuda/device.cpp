@@ -107,5 +107,7 @@ void host_touches(const void* data, std::size_t bytes, bool writes, const char* 
 void tells_of(cudaEvent_t event, cudaStream_t stream) noexcept { emulated::expect_behind(stream, event); }
 
 void host_was_told() noexcept { emulated::acquire_all(); }
+void host_passes_on(const void* key) noexcept { emulated::release(key); }
+void host_takes_over(const void* key) noexcept { emulated::acquire(key); }
 
 }  // namespace kolo::cuda

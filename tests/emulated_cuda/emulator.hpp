@@ -23,6 +23,10 @@ struct Config {
   /// The machine's numbers of these devices, where CUDA_VISIBLE_DEVICES shows some of them, or in another order; empty:
   /// 0, 1, ... UUIDs and busses go by the number.
   std::vector<int> numbers = {};
+  /// Communicators are non-blocking whatever the program asked for, as NCCL_COMM_BLOCKING=0 has it.
+  bool never_blocking = false;
+  /// Two devices of neighbouring numbers are instances of one, with UUIDs of their own on one bus.
+  bool instances = false;
   bool driver = true;      ///< false: cudaErrorInsufficientDriver, as on a machine without one
   std::uint64_t seed = 1;  ///< of all delays
   unsigned lateness = 32;  ///< the longest time that one operation is held back, in doings of others; 0: none
@@ -134,6 +138,17 @@ struct CallRecord {
 };
 /// The collectives and point-to-point calls that were made, in order.
 std::vector<CallRecord> collective_calls();
+/// One call, of any kind, since `trace`.
+struct TracedCall {
+  std::string api;
+  std::thread::id thread;
+  int device = 0;       ///< the thread's current one, or the stream's
+  unsigned stream = 0;  ///< to which it gave something; 0: to none
+};
+/// Notes every call from now on; what was noted so far is forgotten.
+void trace();
+/// The calls since `trace`, in order; notes no more.
+std::vector<TracedCall> take_trace();
 /// The number of the last call so far, of any kind.
 std::uint64_t calls_so_far();
 

@@ -79,10 +79,13 @@ void Machine::reset(const Config& new_config) {
   next_actor_ = 0;
   next_stream = next_event = 1;
   handed_over.clear();
+  gone.clear();
   threads.clear();
   call_counts.clear();
   call_number = 0;
   collectives.clear();
+  traces = false;
+  traced.clear();
   injections.clear();
   unloaded = false;
   sites.clear();
@@ -102,6 +105,7 @@ void Machine::tear_down(Lock& lock) {
   events.clear();
   lock.unlock();
   ended.clear();  // joins
+  cliques->launcher().end();
   lock.lock();
   cliques->clear();
   filled.clear();
@@ -124,7 +128,10 @@ HostThread& Machine::host() {
 }
 
 StreamPtr Machine::make_stream(int device, Stream::Kind kind, int priority, unsigned flags) {
-  all_streams_.remove_if([](const StreamPtr& stream) { return stream->finished; });
+  all_streams_.remove_if([this](const StreamPtr& stream) {
+    if (stream->finished) gone[stream->device].join(stream->clock());
+    return stream->finished;
+  });
   auto stream = std::make_shared<Stream>(device, kind, priority, flags, next_stream++);
   all_streams_.push_back(stream);
   return stream;
@@ -148,7 +155,7 @@ StreamPtr Machine::find_stream(void* handle, int device) {
 std::vector<StreamPtr> Machine::streams_of(int device) {
   std::vector<StreamPtr> found;
   for (const StreamPtr& stream : all_streams_) {
-    if (stream->device == device && !stream->finished) found.push_back(stream);
+    if (stream->device == device) found.push_back(stream);
   }
   return found;
 }

@@ -205,6 +205,7 @@ class Machine {
   std::map<void*, std::shared_ptr<Event>> events;
   std::vector<HostThreadPtr> threads;
   std::map<const void*, VectorClock> handed_over;
+  std::map<int, VectorClock> gone;      // what streams have done that are no more, by device
   std::uintptr_t next_handle = 0x1001;  // odd: no pointer to anything
   unsigned next_stream = 1;
   unsigned next_event = 1;
@@ -213,6 +214,8 @@ class Machine {
   std::map<std::string, std::uint64_t> call_counts;
   std::uint64_t call_number = 0;
   std::vector<CallRecord> collectives;
+  bool traces = false;
+  std::vector<TracedCall> traced;
   struct Injection {
     Failure failure;
     std::uint64_t seen = 0;

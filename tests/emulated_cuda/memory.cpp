@@ -113,13 +113,18 @@ std::uintptr_t Arena::allocate(std::size_t bytes, std::size_t alignment) {
   return host_ + offset + front;
 }
 
-bool Arena::release(std::uintptr_t address, std::size_t bytes) {
+bool Arena::is_intact(std::uintptr_t address, std::size_t bytes) const {
   const Extent extent = extent_of(address, bytes);
   const std::uintptr_t touchable = extent.begin + distance();
   const std::size_t behind = extent.front + bytes;
   unpoison(touchable, extent.bytes);
-  const bool intact =
-      all_are(touchable, extent.front, kRedZone) && all_are(touchable + behind, extent.bytes - behind, kRedZone);
+  return all_are(touchable, extent.front, kRedZone) && all_are(touchable + behind, extent.bytes - behind, kRedZone);
+}
+
+void Arena::release(std::uintptr_t address, std::size_t bytes) {
+  const Extent extent = extent_of(address, bytes);
+  const std::uintptr_t touchable = extent.begin + distance();
+  unpoison(touchable, extent.bytes);
   // The pages are given back, and whoever comes again meets a fault.
   if (file_ >= 0) {
     KOLO_CHECK(::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(extent.begin - host_),
@@ -130,7 +135,6 @@ bool Arena::release(std::uintptr_t address, std::size_t bytes) {
         << "madvise: " << std::strerror(errno);
   }
   protect(touchable, extent.bytes, PROT_NONE);
-  return intact;
 }
 
 AllocationPtr Memory::allocate(Allocation::Kind kind, std::size_t bytes, std::size_t alignment, int device,
@@ -165,19 +169,23 @@ AllocationPtr Memory::enter_registered(void* data, std::size_t bytes, int device
   return allocation;
 }
 
-bool Memory::free(Allocation& allocation) {
+bool Memory::free(Allocation& allocation, bool keeps_pages) {
   allocation.live = false;
   allocation.history = {};
-  switch (allocation.kind) {
-  case Allocation::Kind::device:
-    return device_.release(allocation.base, allocation.bytes);
-  case Allocation::Kind::pinned:
-    return pinned_.release(allocation.base, allocation.bytes);
-  case Allocation::Kind::registered:
+  if (allocation.kind == Allocation::Kind::registered) {
     allocations_.erase(allocation.base);
     return true;
   }
-  KOLO_UNREACHABLE();
+  const Arena& arena = allocation.kind == Allocation::Kind::device ? device_ : pinned_;
+  const bool intact = arena.is_intact(allocation.base, allocation.bytes);
+  if (!keeps_pages) give_back_pages(allocation);
+  return intact;
+}
+
+void Memory::give_back_pages(Allocation& allocation) {
+  Arena& arena = allocation.kind == Allocation::Kind::device ? device_ : pinned_;
+  arena.release(allocation.base, allocation.bytes);
+  allocation.has_pages = false;
 }
 
 AllocationPtr Memory::at(const void* address) const {
@@ -226,11 +234,7 @@ std::size_t Memory::used(int device) const {
 void Memory::clear() {
   for (const auto& [base, allocation] : allocations_) {
     // What a test left behind is cut off with its machine; red zones are judged where memory is freed.
-    if (allocation->live && allocation->kind == Allocation::Kind::device) {
-      static_cast<void>(device_.release(base, allocation->bytes));
-    } else if (allocation->live && allocation->kind == Allocation::Kind::pinned) {
-      static_cast<void>(pinned_.release(base, allocation->bytes));
-    }
+    if (allocation->has_pages && allocation->kind != Allocation::Kind::registered) give_back_pages(*allocation);
   }
   allocations_.clear();
   device_.restart();

@@ -35,6 +35,7 @@ struct Allocation {
   std::string name;  // "buffer 3 (cudaMalloc of 4096 bytes on device 0, src/x.cpp:12)"
   std::string api;
   bool live = true;
+  bool has_pages = true;       // also while it is freed, where freeing does not wait for who may be at work there
   unsigned registrations = 0;  // by ncclCommRegister
   AccessHistory history;
 
@@ -61,7 +62,8 @@ class Arena {
   /// The program's address of `bytes` bytes filled with kPoison, or 0. Aligned to `alignment`, and no more.
   std::uintptr_t allocate(std::size_t bytes, std::size_t alignment);
   /// False when a red zone was written to.
-  [[nodiscard]] bool release(std::uintptr_t address, std::size_t bytes);
+  [[nodiscard]] bool is_intact(std::uintptr_t address, std::size_t bytes) const;
+  void release(std::uintptr_t address, std::size_t bytes);
   /// Everything is released: addresses begin anew. They must, or a sanitizer keeps its notes of all there ever were.
   void restart() noexcept { used_ = 0; }
   bool contains(std::uintptr_t address) const noexcept { return address - host_ < kBytes; }
@@ -85,8 +87,9 @@ class Memory {
   AllocationPtr allocate(Allocation::Kind kind, std::size_t bytes, std::size_t alignment, int device,
                          const std::string& api, const std::string& site);
   AllocationPtr enter_registered(void* data, std::size_t bytes, int device, const std::string& site);
-  /// False when a red zone was written to.
-  [[nodiscard]] bool free(Allocation& allocation);
+  /// False when a red zone was written to. With `keeps_pages` they stay until `clear`, so that an access, which is
+  /// reported, is no fault.
+  [[nodiscard]] bool free(Allocation& allocation, bool keeps_pages = false);
 
   /// The allocation, live or freed, that holds the address or was the last to begin before it; null where neither
   /// arena nor registered memory is.
@@ -110,6 +113,8 @@ class Memory {
   Arena device_{Arena::View::two};
   Arena pinned_{Arena::View::one};
   std::map<std::uintptr_t, AllocationPtr> allocations_;
+  void give_back_pages(Allocation& allocation);
+
   unsigned next_number_ = 1;
 };
 

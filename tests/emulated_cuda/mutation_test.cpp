@@ -15,6 +15,9 @@
 #include <kolo/gradient_arena.hpp>
 #include <kolo/kolo.hpp>
 
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/device.hpp"
+#include "data/cuda/tables.hpp"
 #include "support_for_tests.hpp"
 
 namespace kolo::emulated {
@@ -129,6 +132,7 @@ void steps_that_the_host_waits_for(const char* backend) {
         Trainer trainer;
         for (int number = 0; number < 2; ++number) {
           std::vector<Handle> handles = trainer.step(number);
+          for (Handle& handle : handles) handle.on_done([](const Status&) {});  // for which a bell rings
           wait_all(handles);
           trainer.reuse();
         }
@@ -162,10 +166,103 @@ void steps_in_groups(const char* backend) {
       options(backend));
 }
 
-/// More steps in one batch than there are tables, so that tables are made anew while nothing has been asked for. The
-/// tensor is written again behind the batch: behind its last step, not an earlier one.
+/// Small batches, all of them on one stream, between large ones, which use the same fusion buffers on others.
+void small_and_large_batches(const char* backend) {
+  constexpr std::size_t kSmall = 1000;  // floats
+  run_local(
+      2,
+      [] {
+        cuda::bind();
+        cudaStream_t stream = new_stream();
+        float* data[4];
+        std::vector<NamedView> views[2];
+        for (std::size_t i = 0; i < 4; ++i) {
+          const std::size_t count = i < 2 ? kSmall : kCount;
+          data[i] = new_memory<float>(count);
+          ok(cudaMemsetAsync(data[i], 0, count * sizeof(float), stream));
+          views[i / 2].push_back({std::to_string(i), cuda::view(data[i], count, stream)});
+        }
+        std::vector<Handle> handles;
+        for (int round = 0; round < 4; ++round) {
+          for (const char* name : {"small", "large", "small again", "large again", "third small"}) {
+            handles.push_back(grouped_allreduce_async(name + std::to_string(round),
+                                                      views[std::string(name).find("large") == 0 ? 1 : 0]));
+            cuda::wait_on(handles.back(), stream);
+          }
+        }
+        wait_all(handles);
+        acquire_all();
+        ok(cudaStreamSynchronize(stream));
+        for (float* memory : data) ok(cudaFree(memory));
+        ok(cudaStreamDestroy(stream));
+      },
+      options(backend).with_setting("KOLO_GPU_DIRECT_BYTES", "1G"));
+}
+
+/// Tables for which there is no room beside those before.
+void tables_that_are_made_anew(const char* /*backend*/) {
+  constexpr std::size_t kBytes = 4096;
+  ok(cudaSetDevice(0));
+  {
+    cuda::Tables tables(2);  // of a chunk each
+    const cuda::OwnStream stream;
+    auto* slot = new_memory<std::byte>(kBytes);
+    std::byte* inputs[3];
+    for (std::byte*& input : inputs) {
+      input = new_memory<std::byte>(kBytes);
+      ok(cudaMemsetAsync(input, 0, kBytes, stream.raw()));
+    }
+    for (int round = 0; round < 10; ++round) {
+      for (std::byte* input : inputs) {
+        cuda::Segment segment;
+        segment.input = segment.output = input;
+        segment.bytes = kBytes;
+        cuda::Table* table = nullptr;
+        while (table == nullptr) table = tables.find({segment}, stream.raw());
+        cuda::launch({table->chunks(), table->count(), cuda::Direction::pack, slot}, 1, stream.raw());
+        table->used(stream);
+      }
+    }
+    EXPECT_EQ(tables.made(), 30U) << "of which two are there at a time";
+    ok(cudaStreamSynchronize(stream.raw()));
+    for (std::byte* input : inputs) ok(cudaFree(input));
+    ok(cudaFree(slot));
+  }
+}
+
+/// A kernel of the program's reads an arena when that is destroyed, and it is given back with a later batch.
+void an_arena_that_is_read_when_it_goes(const char* backend) {
+  constexpr std::size_t kBytes = kCount * sizeof(float);
+  run_local(
+      2,
+      [] {
+        const Device device{DeviceKind::cuda, cuda::bind()};
+        cudaStream_t reader = new_stream();
+        auto* copy = new_memory<float>(kCount);
+        auto* other = new_memory<float>(10);
+        ok(cudaMemsetAsync(other, 0, 10 * sizeof(float), reader));
+        {
+          GradientArena arena(kBytes, device);
+          const TensorView gradient = arena.allocate(DType::float32, Shape{kCount}, Stream{reader});
+          ok(cudaMemsetAsync(gradient.data(), 0, kBytes, reader));
+          Handle handle = allreduce_async("gradient", gradient);
+          cuda::wait_on(handle, reader);
+          handle.wait();
+          ok(cudaMemcpyAsync(copy, gradient.data(), kBytes, cudaMemcpyDeviceToDevice, reader));
+        }
+        for (int i = 0; i < 3; ++i) allreduce("other", cuda::view(other, 10, reader));
+        acquire_all();
+        ok(cudaStreamSynchronize(reader));
+        ok(cudaFree(copy));
+        ok(cudaFree(other));
+        ok(cudaStreamDestroy(reader));
+      },
+      options(backend));
+}
+
+/// One batch of many steps. The tensor is written again behind the batch: behind its last step, not an earlier one.
 void a_tensor_of_many_steps(const char* backend) {
-  constexpr std::size_t kHuge = std::size_t{10} << 20;  // floats
+  constexpr std::size_t kHuge = std::size_t{3} << 20;  // floats
   run_local(
       2,
       [] {
@@ -325,6 +422,9 @@ const Workload kWorkloads[] = {{"nccl", steps_on_the_device},
                                {"staged", steps_in_groups},
                                {"nccl", a_tensor_of_many_steps},
                                {"staged", a_tensor_of_many_steps},
+                               {"nccl", small_and_large_batches},
+                               {"nccl", tables_that_are_made_anew},
+                               {"nccl", an_arena_that_is_read_when_it_goes},
                                {"nccl", messages_in_both_directions}};
 
 /// Runs a workload on a new machine, without what happens at `left_out`; what the machine had to say.
@@ -343,9 +443,9 @@ std::vector<Report> reports_of(const Workload& workload, const std::string& left
   return take_reports();
 }
 
-/// Whether a line calls a member by which Event and OwnStream synchronise, and a Communicator says that it has.
+/// Whether a line calls a member by which Event and OwnStream synchronise, or memory waits for the device.
 bool synchronises(const std::string& line) {
-  for (const std::string name : {"record(", "hold_back(", "reached(", "synchronize(", "settled("}) {
+  for (const std::string name : {"record(", "hold_back(", "reached(", "synchronize(", "free_when_idle("}) {
     for (const std::string access : {".", "->"})
       if (line.find(access + name) != std::string::npos) return true;
   }

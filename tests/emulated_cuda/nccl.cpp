@@ -102,15 +102,6 @@ ncclResult_t begin(Call& call, Communicator& communicator, Communicator::State s
   return ncclInProgress;
 }
 
-/// The state that follows; the calls of a group go to their streams.
-void advance(Communicator& communicator) {
-  if (communicator.state == Communicator::State::enqueuing) {
-    communicator.enqueue(std::exchange(communicator.waiting, {}));
-  }
-  communicator.state = communicator.state == Communicator::State::finalising ? Communicator::State::finalised
-                                                                             : Communicator::State::ready;
-}
-
 /// Waits as a blocking communicator's calls do.
 ncclResult_t await(Call& call, Communicator& communicator) {
   call.machine.cliques->changed.wait(call.lock, [&] {
@@ -119,7 +110,7 @@ ncclResult_t await(Call& call, Communicator& communicator) {
   });
   if (communicator.error != ncclSuccess) return communicator.error;
   if (communicator.state == Communicator::State::aborted) return ncclInternalError;
-  advance(communicator);
+  communicator.advance();
   return ncclSuccess;
 }
 
@@ -134,7 +125,9 @@ ncclResult_t perhaps_later(Call& call, Communicator& communicator) {
 std::string id_text(const ncclUniqueId& id) { return {id.internal, ::strnlen(id.internal, sizeof id.internal)}; }
 std::string own_id_prefix() { return "emulated " + std::to_string(::getpid()) + " "; }
 
-bool is_blocking(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
+bool is_blocking(const ncclConfig_t* config) {
+  return !Machine::instance().config.never_blocking && (config == nullptr || config->blocking != 0);
+}
 
 /// What ncclCommInitRank and ncclCommSplit end with.
 ncclResult_t begin_new(Call& call, const CommunicatorPtr& communicator) {
@@ -147,16 +140,25 @@ ncclResult_t begin_new(Call& call, const CommunicatorPtr& communicator) {
   return await(call, *communicator);
 }
 
-ncclResult_t put_on_streams(Call& call, Communicator& communicator,
+/// A blocking communicator's by this thread, a non-blocking one's by one of NCCL's, later. Of a rank alone there is
+/// nothing that NCCL would leave to another thread.
+ncclResult_t put_on_streams(Call& call, const CommunicatorPtr& communicator,
                             const std::vector<std::pair<StreamPtr, Part>>& parts) {
-  const bool late = !communicator.blocking && call.machine.config.lateness > 0 &&
-                    call.machine.draw(communicator.number, ++communicator.begun) % 3 != 0;
-  if (!late) {
-    communicator.enqueue(parts);
+  if (communicator->blocking || communicator->size == 1 || call.machine.config.lateness == 0) {
+    static_cast<void>(call.beside_captures());  // NCCL looks after events of its own
+    if (communicator->blocking) {
+      std::vector<Part> all;
+      for (const auto& [stream, part] : parts) all.push_back(part);
+      const ncclResult_t connected = communicator->clique->connect(call.lock, *communicator, all);
+      if (connected != ncclSuccess) return connected;
+    }
+    communicator->enqueue(parts);
     return ncclSuccess;
   }
-  communicator.waiting = parts;
-  return begin(call, communicator, Communicator::State::enqueuing);
+  communicator->waiting = parts;
+  communicator->state = Communicator::State::enqueuing;
+  call.machine.cliques->launcher().launch_later(communicator, call.host().clock);
+  return ncclInProgress;
 }
 
 // ---------------------------------------------------------------- calls that go to a stream
@@ -210,19 +212,21 @@ ncclResult_t give(const char* api, const Signature& signature, const void* input
   const Found found = find_ready(call, handle);
   if (found.communicator == nullptr) return found.result;
   Communicator& communicator = *found.communicator;
-  Part part{signature, input, output, 0, call.site};
+  Part part{signature, input, output, 0, call.site, {}};
   const StreamPtr stream = call.machine.find_stream(raw_stream, communicator.device);
   if (const std::string why = objection(call, communicator, part, stream.get()); !why.empty()) {
     return misuse(call, ncclInvalidArgument, why);
   }
+  call.gives_to(*stream);
   part.number = next_number(communicator, signature);
+  part.registered = communicator.registration_of(part);
   if (!communicator.lost) communicator.clique->call(communicator.rank, part);
   call.machine.collectives.push_back({api, call.machine.call_number, std::this_thread::get_id(), signature.count});
   if (group().depth > 0) {
     group().calls.push_back({found.communicator, stream, part});
     return ncclSuccess;
   }
-  return put_on_streams(call, communicator, {{stream, part}});
+  return put_on_streams(call, found.communicator, {{stream, part}});
 }
 
 ncclResult_t end_group(Call& call) {
@@ -244,7 +248,7 @@ ncclResult_t end_group(Call& call) {
   }
   ncclResult_t result = ncclSuccess;
   for (const auto& [communicator, parts] : by_communicator) {
-    const ncclResult_t one = put_on_streams(call, *communicator, parts);
+    const ncclResult_t one = put_on_streams(call, communicator, parts);
     if (result == ncclSuccess) result = one;
   }
   for (const CommunicatorPtr& communicator : beginning) {
@@ -297,7 +301,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   Call call("ncclCommInitRankConfig");
-  *handle = nullptr;
+  // Another thread may look for it, to abort what this one then waits in.
+  __atomic_store_n(handle, nullptr, __ATOMIC_RELEASE);
   if (call.refusal() != cudaSuccess) return ncclUnhandledCudaError;
   if (size < 1 || rank < 0 || rank >= size) return misuse(call, ncclInvalidArgument, "no such rank");
   if (!call.machine.config.ranks_are_processes &&
@@ -319,13 +324,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
   communicator->size = size;
   communicator->device = call.host().device;
   communicator->blocking = kolo::emulated::is_blocking(config);
-  if (!call.machine.config.shared_devices && clique->has_device(communicator->device)) {
+  if ((!call.machine.config.shared_devices || call.machine.config.instances) &&
+      clique->has_device(communicator->device)) {
     return misuse(call, ncclInvalidUsage, "Duplicate GPU detected: device " + std::to_string(communicator->device));
   }
-  if (!clique->join(rank, communicator.get())) return ncclInvalidUsage;
+  const auto failure = call.injected(communicator->device, rank);
+  const bool vanishes = failure && failure->effect == Failure::Effect::vanish;  // it never meets the others
+  if (!vanishes && !clique->join(rank, communicator.get())) return ncclInvalidUsage;
+  if (clique->is_given_up()) communicator->error = ncclRemoteError;
   call.machine.report_hazard(call.api, communicator->device);
-  *handle = call.machine.cliques->add(communicator);
-  if (const auto failure = call.injected(communicator->device, rank)) return static_cast<ncclResult_t>(failure->code);
+  __atomic_store_n(handle, call.machine.cliques->add(communicator), __ATOMIC_RELEASE);
+  if (failure && !vanishes) return static_cast<ncclResult_t>(failure->code);
   return begin_new(call, communicator);
 }
 
@@ -371,7 +380,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
     --communicator.polls_left;
     return ncclSuccess;
   }
-  kolo::emulated::advance(communicator);
+  communicator.advance();
   *error = ncclSuccess;
   return ncclSuccess;
 }
@@ -403,6 +412,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   if (found.communicator == nullptr) return found.result;
   found.communicator->state = Communicator::State::aborted;
   found.communicator->waiting.clear();
+  if (found.communicator->clique != nullptr) found.communicator->clique->give_up(found.communicator->rank);
   call.machine.cliques->changed.notify_all();
   // What has started has to end, that of other communicators, too: memory of the device is freed. What waits behind
   // other work ends when its turn comes.
@@ -495,7 +505,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, size_t bytes,
   }
   *registration = reinterpret_cast<void*>(call.machine.next_handle);
   call.machine.next_handle += 2;
-  found.communicator->registered[*registration] = range.allocation;
+  found.communicator->registered[*registration] = {range.allocation, found.communicator->registrations++};
   ++range.allocation->registrations;
   return perhaps_later(call, *found.communicator);
 }
@@ -508,7 +518,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
   if (known == found.communicator->registered.end()) {
     return misuse(call, ncclInvalidArgument, "a registration that does not exist (any more)");
   }
-  --known->second->registrations;
+  --known->second.allocation->registrations;
   found.communicator->registered.erase(known);
   return ncclSuccess;
 }

@@ -52,6 +52,7 @@ class FakeDevice final : public kolo::data::DeviceBackend {
   std::vector<Job*> started;
   std::vector<Job*> to_finish;
   Job* ended = nullptr;
+  std::vector<const Job*> rung;
   Enqueued enqueued;
 
   [[nodiscard]] std::string describe() const override { return "fake"; }
@@ -79,12 +80,15 @@ class FakeDevice final : public kolo::data::DeviceBackend {
     return 0;
   }
   [[nodiscard]] kolo::data::DeviceUsage usage() const override { return {}; }
+  [[nodiscard]] bool wants_labels() const noexcept override { return true; }
+  void note_submission(const std::string& /*name*/) const noexcept override {}
   void add_set(kolo::data::DeviceSet /*set*/) override {}
   [[nodiscard]] bool remove_set(Job& end) override {
     ended = &end;
     return true;
   }
   void set_enqueued(Enqueued tell) override { enqueued = std::move(tell); }
+  void ring_at_end(const Job& job) override { rung.push_back(&job); }
   [[nodiscard]] kolo::data::DeviceCopies& copies() noexcept override { std::abort(); }
   [[nodiscard]] bool expects_soon() const noexcept override { return false; }
   void close() noexcept override {}
@@ -117,7 +121,7 @@ class ExecutorTest : public testing::Test {
   std::vector<std::vector<OperationPtr>> pass(Progress wanted) {
     std::vector<std::vector<OperationPtr>> finished;
     const Progress result = executor_.progress(
-        true, [&](Operation& member, const kolo::Status& outcome) { over_.emplace_back(&member, outcome.message()); },
+        [&](Operation& member, const kolo::Status& outcome) { over_.emplace_back(&member, outcome.message()); },
         [&](Batch& batch) {
           finished.push_back(batch.members);
           outcomes_.push_back(batch.status);
@@ -227,8 +231,7 @@ TEST_F(ExecutorTest, ASetsEndOnTheDeviceHasNoRuns) {
   FakeDevice device;
   Executor executor(std::make_unique<FakeBackend>(), &device, 4);
   const auto move = [&] {
-    static_cast<void>(executor.progress(
-        true, [](Operation&, const kolo::Status&) {}, [](Batch&) {}));
+    static_cast<void>(executor.progress([](Operation&, const kolo::Status&) {}, [](Batch&) {}));
   };
   executor.add_set(7, std::make_unique<FakeBackend>(), 2);
   const OperationPtr x = operation(CollectiveKind::allgather, x_, kolo::DeviceKind::cuda);
@@ -262,15 +265,41 @@ TEST_F(ExecutorTest, WhatHasFailedIsNotToldToHaveBeenGivenToTheDevice) {
   EXPECT_FALSE(y->add_callback_when_enqueued(callback)) << "it has not been given to the device";
   device.to_finish = {&job};
   Ended ended;
-  static_cast<void>(executor.progress(
-      true, [](Operation&, const kolo::Status&) {},
-      [&](Batch& batch) {
-        for (std::size_t i = 0; i < 2; ++i) ended.emplace_back(batch.members[i].get(), batch.outcome_of(i).message());
-      }));
+  static_cast<void>(executor.progress([](Operation&, const kolo::Status&) {},
+                                      [&](Batch& batch) {
+                                        for (std::size_t i = 0; i < 2; ++i)
+                                          ended.emplace_back(batch.members[i].get(), batch.outcome_of(i).message());
+                                      }));
   EXPECT_EQ(ended, (Ended{{x.get(), "it does not fit"}, {y.get(), ""}}));
 }
 
 /// The key stands for the layout: what is different about the members does not matter until the plan is dropped.
+/// A device rings at the end of a batch for which somebody sleeps, and of no other.
+TEST_F(ExecutorTest, OnlyABatchThatTheHostWaitsForIsRungFor) {
+  FakeDevice device;
+  Executor executor(std::make_unique<FakeBackend>(), &device, 4);
+  const auto move = [&] {
+    static_cast<void>(executor.progress([](Operation&, const kolo::Status&) {}, [](Batch&) {}));
+  };
+  const OperationPtr x = operation(CollectiveKind::allreduce, x_, kolo::DeviceKind::cuda);
+  const OperationPtr y = operation(CollectiveKind::allreduce, y_, kolo::DeviceKind::cuda);
+  executor.run(kolo::core::kGlobalSet, {x}, 0, 0);
+  executor.run(kolo::core::kGlobalSet, {y}, 0, 1);
+  EXPECT_EQ(device.started.at(0)->label, "a call without a name");
+  EXPECT_TRUE(y->note_host_waits());
+  EXPECT_FALSE(y->note_host_waits()) << "once";
+  move();
+  EXPECT_TRUE(device.rung.empty()) << "nothing is with the device yet";
+  for (Job* job : device.started) device.enqueued(*job, std::make_shared<FakeEvent>());
+  EXPECT_TRUE(x->is_given());
+  for (int i = 0; i < 2; ++i) move();
+  EXPECT_EQ(device.rung, (std::vector<const Job*>{device.started[1]}));
+  std::function<void(const kolo::Status&)> callback = [](const kolo::Status&) {};
+  EXPECT_TRUE(x->add_callback(callback));
+  for (int i = 0; i < 2; ++i) move();
+  EXPECT_EQ(device.rung, (std::vector<const Job*>{device.started[1], device.started[0]}));
+}
+
 TEST_F(ExecutorTest, PlannedLayoutsAreMadeOnce) {
   const auto elements_of = [&](const OperationPtr& member, std::uint32_t key) {
     backend_.started.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A recorder's file, as kolo-why reads it, and the judgement over what stands there.
+// A recorder's file, as kolo-why reads it, the judgement over what stands there, and the same for PyTorch's tool.
 #include "fuzz.hpp"
 
 #include <cstring>
@@ -10,6 +10,7 @@
 
 #include "base/hash.hpp"
 #include "recorder/reader.hpp"
+#include "why/flight_record.hpp"
 #include "why/why.hpp"
 
 namespace kolo::fuzz {
@@ -78,6 +79,7 @@ void run(std::string_view input) {
   KOLO_CHECK(recording->rank < recording->size && recording->nodes.size() == static_cast<std::size_t>(recording->size));
   const why::Judgement judgement = why::judge({{*recording, why::Life::gone}}, 1);
   for (const int rank : judgement.suspects) KOLO_CHECK(rank >= 0 && rank < recording->size);
+  KOLO_CHECK(why::flight_records({{*recording, why::Life::gone}}).size() == 1);
 }
 
 std::vector<std::string> seeds() {

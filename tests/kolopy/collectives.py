@@ -9,7 +9,10 @@ usage: kolo-run -np N python3 collectives.py [--calls COUNT]
 
 import array
 import gc
+import json
+import os
 import sys
+import tempfile
 import threading
 import weakref
 
@@ -380,7 +383,26 @@ def check_others(rank, size):
     assert (gradient == size).all()  # the arena lives as long as its arrays
 
     counters = kolo.metrics()
-    assert counters["submissions"] > 0 and all(isinstance(value, int) for value in counters.values())
+    histograms = {name for name, value in counters.items() if isinstance(value, dict)}
+    assert counters["submissions"] > 0 and all(isinstance(counters[name], int) for name in counters.keys() - histograms)
+    assert {"negotiation_ns", "execution_ns", "wait_ns", "batch_requests", "batch_bytes"} == histograms
+    assert sum(counters["batch_requests"]["counts"]) == counters["batch_requests"]["count"]
+    file = kolo.broadcast_object(tempfile.mktemp(prefix="kolo-timeline-") if rank == 0 else None, root=0)
+    kolo.start_timeline(file)
+    kolo.allreduce(np.ones(3), name="in the timeline")
+    kolo.stop_timeline()
+    kolo.barrier()
+    with open(file, encoding="utf-8") as lines:
+        events = json.loads(lines.read().rstrip().rstrip(",") + "]")
+    assert sum(event["name"] == "allreduce" for event in events) == size
+    kolo.barrier()
+    if rank == 0:
+        os.unlink(file)
+    try:
+        kolo.explain_job("/nowhere")
+        raise AssertionError("there is a job where there is none")
+    except kolo.InvalidArgumentError as error:
+        assert "there is no recorder in" in str(error)
     assert kolo.__version__ in kolo.describe()
     settings = {one["name"]: one for one in kolo.settings()}
     assert settings["KOLO_TIMEOUT_S"].keys() == {"name", "value", "default", "source", "range", "help"}

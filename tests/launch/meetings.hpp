@@ -46,8 +46,10 @@ inline std::string sentence_of(const std::function<void()>& action) {
 
 /// Numbers of processes and ports are not the same twice.
 inline std::string steady(std::string text) {
-  text = std::regex_replace(text, std::regex("process [0-9]+"), "process P");
-  return std::regex_replace(text, std::regex("127\\.0\\.0\\.1:[0-9]+"), "127.0.0.1:PORT");
+  // Static: compiling an expression writes to the locale, which several threads must not do at once.
+  static const std::regex process("process [0-9]+");
+  static const std::regex port("127\\.0\\.0\\.1:[0-9]+");
+  return std::regex_replace(std::regex_replace(text, process, "process P"), port, "127.0.0.1:PORT");
 }
 
 /// Each on a thread of its own; what each got, or its sentence.

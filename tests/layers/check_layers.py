@@ -72,7 +72,7 @@ VENDORS = [
     ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "include/kolo/kolo_mpi.h", "tests/mpi/",
                                        "tests/c/", "tests/chaos/", "bench/")),
     ("ucx", r"uc[pst]/", ("src/transport/ucx/", "tests/transport/ucx/")),
-    ("cuda", r"cuda|cupti|nccl|driver_types\.h$", ("src/data/cuda/", "include/kolo/cuda.hpp", "tests/data/cuda/",
+    ("cuda", r"cuda|cupti|nccl|nvtx3/|driver_types\.h$", ("src/data/cuda/", "include/kolo/cuda.hpp", "tests/data/cuda/",
                                        "tests/emulated_cuda/", "tests/c10d/", "tests/c/", "examples/cuda_trainer/",
                                        "bench/")),
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "src/c10d/", "python/", "include/kolo/libtorch.hpp",

@@ -442,6 +442,27 @@ TEST(Backward, AFaultOfTheWorldLeavesStepAndBackwardAsAnError) {
   EXPECT_EQ(from_backward.substr(0, 15), "user_exception:") << from_backward;
 }
 
+TEST(Replicas, ThatDifferAreAnErrorOnAllRanksEverySoManySteps) {
+  const auto train = [] {
+    torch::nn::Linear layer(3, 1);
+    kolo::test::fill(*layer, 1);
+    torch::optim::SGD sgd(layer->parameters(), 0.1);
+    kt::DistributedOptimizer optimizer(sgd, *layer);
+    const auto step = [&] {
+      optimizer.zero_grad();
+      layer(torch::full({1, 3}, 1.0 + kolo::rank())).sum().backward();
+      optimizer.step();
+    };
+    for (int i = 0; i < 4; ++i) step();
+    if (kolo::rank() == 1) layer->bias.data().add_(1);
+    step();
+    EXPECT_EQ(error_of(step), "mismatch: parameter \"bias\" is not the same on all ranks after step 6 "
+                              "(KOLO_CHECK_REPLICAS): rank 1 holds other values than ranks 0 and 2");
+  };
+  kolo::run_local(3, train,
+                  kolo::Options{}.with_setting("KOLO_CHECK_REPLICAS", "2").with_setting("KOLO_TIMEOUT_S", "60"));
+}
+
 // A parameter used twice, one shared between two modules, one frozen, one of no use.
 struct Odd : torch::nn::Module {
   torch::nn::Linear twice, frozen, unused;

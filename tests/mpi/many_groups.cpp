@@ -21,7 +21,7 @@ namespace {
 using kolo::Group;
 using kolo::testing::Report;
 
-constexpr int kMade = 200'000;
+constexpr int kMade = 70'000;
 constexpr int kAlive = 10'000;
 constexpr std::int64_t kGrowth = std::int64_t{8} << 20;
 

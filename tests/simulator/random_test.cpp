@@ -82,7 +82,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereSetsComeAndGo) {
   shape.names = 3;
   shape.phases = 40;
   shape.sets = 3;
-  expect_promises(shape, {4000, 200});
+  expect_promises(shape, {4000, 100});
 }
 
 /// Joins all the time, with few ids, so that names lose theirs while ranks are absent.
@@ -91,7 +91,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereRanksJoin) {
   shape.names = 6;
   shape.phases = 30;
   shape.sets = 1;
-  const Schedules seeds(6000, 600);
+  const Schedules seeds(6000, 300);
   for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(5 + seed % 12)), "") << "seed " << seed;
   }
@@ -102,7 +102,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereTheOrderOfCallsIsTheName) {
   Random shape;
   shape.names = 2;
   shape.phases = 30;
-  const Schedules seeds(7000, 800);
+  const Schedules seeds(7000, 400);
   std::uint64_t passed = 0;
   for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     shape.sets = static_cast<int>(seed % 3);
@@ -116,7 +116,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereTheOrderOfCallsIsTheName) {
 TEST(RandomWorlds, KeepEveryPromiseWithPriorities) {
   Random shape;
   shape.phases = 20;
-  const Schedules seeds(9000, 600);
+  const Schedules seeds(9000, 300);
   for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     shape.names = seed % 2 == 0 ? 12 : 6;
     shape.end_steps = seed % 3 != 0;

@@ -106,6 +106,23 @@ TEST(TimelineWriter, WaitsMessagesCallsAndMarks) {
   EXPECT_EQ(names, (std::vector<std::string>{"wait for w", "send to rank 2", "unnamed calls", "step 8 ends", "error"}));
 }
 
+TEST(TimelineWriter, CallsWithoutANameAreShownByTheirCollective) {
+  constexpr auto kBroadcast = static_cast<std::uint8_t>(core::CollectiveKind::broadcast);
+  Writer writer({"", 0, "host", 0, "exact"});
+  std::vector<Record> records;
+  for (std::uint32_t call = 1; call <= 4; ++call)
+    records.push_back(record(call, Kind::called, 0, call, 100, call < 4 ? kAllreduce : kBroadcast));
+  records.push_back(record(5, Kind::batch_begun, 1, 1, 2, recorder::kUnnamed));
+  records.push_back(record(6, Kind::batch_ended, 0, 1));
+  records.push_back(record(7, Kind::batch_begun, 3, 2, 2, recorder::kUnnamed));
+  records.push_back(record(8, Kind::batch_ended, 0, 2));
+  const Json events = written(writer, records);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0]["name"], "allreduce");
+  EXPECT_EQ(events[0]["args"], (Json{{"batch", 1}, {"requests", 2}, {"bytes", 200}}));
+  EXPECT_EQ(events[1]["name"], "unnamed calls");
+}
+
 TEST(TimelineWriter, TimesAreThoseOfRank0) {
   Writer writer({"", 1, "host", -2000, "that of the day"});
   EXPECT_EQ(written(writer, {record(5000, Kind::step_ended, 0)})[0]["ts"], 3.0);

@@ -54,6 +54,7 @@ class Rank {
     return add(Kind::submitted, id(name), round, 4, kAllreduce);
   }
   Rank& asks(const std::string& group, std::uint8_t kind) { return add(Kind::submitted, id(group), 1, 0, kind); }
+  Rank& starts(const std::string& step) { return add(Kind::start_step, id(step)); }
   Rank& calls(std::uint32_t number) { return add(Kind::called, 0, number, 4, kAllreduce); }
   Rank& begins(const std::string& name, std::uint32_t batch) { return add(Kind::batch_begun, id(name), batch, 1); }
   Rank& ends(std::uint32_t batch) { return add(Kind::batch_ended, 0, batch); }
@@ -265,8 +266,28 @@ TEST(Why, AHostIsGoneWithItsFiles) {
   EXPECT_EQ(found.verdict, Verdict::lost);
   EXPECT_EQ(found.suspects, std::vector<int>{2});
   EXPECT_EQ(found.sentences.front(), "There is no file of ranks 2 and 3: their machine, or their directory, is another "
-                                     "one, or they left in order.");
+                                     "one, or they left in order, or ended before they had one.");
   EXPECT_EQ(found.ranks[3].state, "no file");
+}
+
+TEST(Why, RanksThatEndInTheStartFollowOneThatHasNoFile) {
+  const auto follower = [](int rank) { return Rank(rank, 3, State::starting, Life::gone).at(2).starts("connecting"); };
+  Judgement found = judge_at(9, {follower(1), follower(2)});
+  EXPECT_EQ(found.verdict, Verdict::unclear);
+  EXPECT_TRUE(found.suspects.empty());
+  EXPECT_EQ(found.sentences.front().find("There is no file of rank 0"), 0U);
+  EXPECT_EQ(found.sentences[1],
+            "Ranks 1 and 2 ended without a word in the start, perhaps because of a rank that has no file.");
+
+  // One of them has seen the first end.
+  found = judge_at(9, {follower(1).hears(Kind::death_seen, 0), follower(2)});
+  EXPECT_EQ(found.verdict, Verdict::lost);
+  EXPECT_EQ(found.suspects, std::vector<int>{0});
+
+  // All files are here: the ranks that ended are the cause.
+  found = judge_at(9, {follower(0), Rank(1, 3), Rank(2, 3)});
+  EXPECT_EQ(found.verdict, Verdict::killed);
+  EXPECT_EQ(found.suspects, std::vector<int>{0});
 }
 
 TEST(Why, TheSentenceOfTheFirstErrorNamesARank) {

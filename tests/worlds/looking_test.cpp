@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looking at a job: recorders while it runs and after, timelines, and the check of NaN.
+// Looking at a job: recorders while it runs and after, timelines, metrics, and the checks of NaN and of replicas.
 #include <barrier>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -193,6 +196,127 @@ TEST_F(Looking, ANanIsRefusedWithItsPlace) {
         prepared.start().wait();
       },
       kolo::Options{}.with_setting("KOLO_CHECK_NAN", "1").with_setting("KOLO_TIMEOUT_S", "100"));
+}
+
+std::uint64_t sum_of(const kolo::Histogram& histogram) {
+  return std::accumulate(histogram.counts.begin(), histogram.counts.end(), std::uint64_t{0});
+}
+
+TEST_F(Looking, MetricsSayHowLongAndByWhichRoute) {
+  kolo::run_local(
+      3,
+      [] {
+        std::vector<float> small(10, 1);
+        std::vector<float> large(100'000, 1);
+        for (int i = 0; i < 5; ++i) {
+          kolo::allreduce("small", kolo::view(small));
+          kolo::allreduce("large", kolo::view(large));
+          kolo::end_step();
+        }
+        kolo::allreduce("last", kolo::view(small));
+        const kolo::Metrics metrics = kolo::metrics();
+        EXPECT_EQ(metrics.steps, 5U);
+        EXPECT_EQ(metrics.bytes_flat, 6 * 40U);
+        EXPECT_EQ(metrics.bytes_slots, 5 * 400'000U);
+        EXPECT_EQ(metrics.bytes_small + metrics.bytes_flat + metrics.bytes_slots, metrics.bytes);
+        EXPECT_EQ(metrics.negotiation_ns.count, 11U);
+        EXPECT_EQ(metrics.execution_ns.count, metrics.batches);
+        EXPECT_EQ(metrics.batch_requests.sum, 11U);
+        EXPECT_EQ(metrics.batch_bytes.sum, metrics.bytes_flat + metrics.bytes_slots);
+        for (const kolo::Histogram& one : {metrics.negotiation_ns, metrics.execution_ns, metrics.wait_ns}) {
+          EXPECT_EQ(one.counts.size(), one.bounds.size() + 1);
+          EXPECT_EQ(sum_of(one), one.count);
+        }
+        const Json json = Json::parse(kolo::to_json(metrics));
+        EXPECT_EQ(json["bytes_slots"], metrics.bytes_slots);
+        EXPECT_EQ(json["batch_bytes"]["counts"], Json(metrics.batch_bytes.counts));
+      },
+      options());
+}
+
+TEST_F(Looking, MetricsAreInAFileForEachRank) {
+  const auto lines_of = [this](const std::string& name) {
+    std::ifstream file(folder_ + "/metrics/" + name);
+    std::set<std::string> lines;
+    for (std::string line; std::getline(file, line);) EXPECT_TRUE(lines.insert(line).second) << line;
+    return lines;
+  };
+  fs::create_directory(folder_ + "/metrics");
+  kolo::run_local(
+      3,
+      [] {
+        std::vector<float> tensor(10, 1);
+        kolo::allreduce("w", kolo::view(tensor));
+        kolo::end_step();
+        kolo::allreduce("w", kolo::view(tensor));
+      },
+      options().with_setting("KOLO_METRICS_FILE", folder_ + "/metrics/kolo.prom"));
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder_ + "/metrics")) files.insert(entry.path().filename());
+  EXPECT_EQ(files, (std::set<std::string>{"kolo.prom", "kolo.1.prom", "kolo.2.prom"}));
+  const std::set<std::string> lines = lines_of("kolo.1.prom");
+  for (const char* const line :
+       {"# HELP kolo_steps_total Steps that have ended.", "# TYPE kolo_steps_total counter",
+        "kolo_steps_total{rank=\"1\"} 1", "# TYPE kolo_route_bytes_total counter",
+        "kolo_route_bytes_total{rank=\"1\",route=\"flat\"} 80", "# TYPE kolo_negotiation_seconds histogram",
+        "kolo_negotiation_seconds_bucket{rank=\"1\",le=\"+Inf\"} 2", "kolo_negotiation_seconds_count{rank=\"1\"} 2",
+        "kolo_batch_bytes_bucket{rank=\"1\",le=\"1024\"} 2", "kolo_batch_bytes_sum{rank=\"1\"} 80"})
+    EXPECT_EQ(lines.count(line), 1U) << line;
+}
+
+TEST_F(Looking, MetricsThatCannotBeWrittenAreOneWarning) {
+  std::vector<std::string> said;
+  kolo::run_local(
+      1, [] { kolo::barrier(); },
+      kolo::Options{}
+          .with_setting("KOLO_METRICS_FILE", folder_ + "/none/kolo.prom")
+          .with_setting("KOLO_METRICS_INTERVAL_S", "0.01")
+          .with_log_sink([&said](const kolo::LogRecord& record) { said.push_back(record.message); }));
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_TRUE(kolo::testing::has(said[0], {"metrics are written no more (KOLO_METRICS_FILE): ", "No such file"}));
+}
+
+/// A model of two parameters.
+struct Model {
+  std::vector<float> a = std::vector<float>(100, 1), b = std::vector<float>(1000, 2);
+  std::vector<float> grad_a = std::vector<float>(100), grad_b = std::vector<float>(1000);
+  std::vector<kolo::Parameter> parameters{{"a", kolo::view(a), kolo::view(grad_a)},
+                                          {"b", kolo::view(b), kolo::view(grad_b)}};
+};
+
+TEST_F(Looking, ReplicasThatDifferAreNamed) {
+  kolo::run_local(
+      4,
+      [] {
+        Model model;
+        kolo::check_replicas(model.parameters);
+        if (kolo::rank() == 2) model.b[999] = 3;
+        EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { kolo::check_replicas(model.parameters); }),
+                  "parameter \"b\" is not the same on all ranks: rank 2 holds other values than ranks 0, 1 and 3");
+        model.a[0] = static_cast<float>(kolo::rank() / 2);
+        EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { kolo::check_replicas(model.parameters); }),
+                  "parameter \"a\" is not the same on all ranks: ranks 0-3 hold different values; 1 more "
+                  "parameter differs");
+      },
+      options());
+}
+
+TEST_F(Looking, OptimizersCompareReplicasEverySoManySteps) {
+  kolo::run_local(
+      3,
+      [] {
+        Model model;
+        kolo::Sgd sgd(model.parameters, {/*learning_rate=*/0.1});
+        kolo::DistributedOptimizer optimizer(sgd, model.parameters);
+        for (int step = 1; step < 4; ++step) EXPECT_TRUE(optimizer.step());
+        if (kolo::rank() == 1) model.a[7] = 5;
+        EXPECT_TRUE(optimizer.step());
+        EXPECT_TRUE(optimizer.step());
+        EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { optimizer.step(); }),
+                  "parameter \"a\" is not the same on all ranks after step 6 (KOLO_CHECK_REPLICAS): rank 1 holds other "
+                  "values than ranks 0 and 2");
+      },
+      options().with_setting("KOLO_CHECK_REPLICAS", "3"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // kolo_torch._C: the process group as PyTorch's Python side takes it.
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,8 +18,10 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
+#include <kolo/parameters.hpp>
 
 #include "c10d/devices.hpp"
+#include "c10d/errors.hpp"
 #include "c10d/process_group.hpp"
 #include "c10d/versions.hpp"
 
@@ -67,6 +70,17 @@ py::dict counters(const ProcessGroupKolo& self) {
   return result;
 }
 
+/// Throws where the ranks of the group hold different values of these tensors, which are dense and the CPU's.
+void check_replicas(const ProcessGroupKolo& self, const std::vector<std::string>& names,
+                    const std::vector<at::Tensor>& tensors, std::int64_t step) {
+  std::vector<Parameter> parameters;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    parameters.push_back({names[i],
+                          {tensors[i].data_ptr(), DType::uint8, Shape{static_cast<std::int64_t>(tensors[i].nbytes())}}});
+  }
+  translated("DistributedDataParallel", [&] { detail::check_replicas_after(self.group(), parameters, step); });
+}
+
 py::dict place(const ProcessGroupKolo& self) {
   const Context& context = self.context();
   py::dict result;
@@ -91,6 +105,8 @@ PYBIND11_MODULE(_C, module) {
       .def("describe", [](const ProcessGroupKolo& self) { return kolo::describe(self.group()); })
       .def("counters", &counters)
       .def("place", &place)
+      .def("replica_interval", [](const ProcessGroupKolo& self) { return detail::replica_interval(self.group()); })
+      .def("check_replicas", &check_replicas, py::arg("names"), py::arg("tensors"), py::arg("step"), unlocked)
       .def(
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)

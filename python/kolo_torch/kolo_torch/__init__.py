@@ -16,6 +16,7 @@ import multiprocessing.util
 import os
 import sys
 import warnings
+import weakref
 from typing import Any
 
 import torch
@@ -49,6 +50,7 @@ _NAME = "kolo"
 # Of a build of PyTorch that has CUDA, whether this machine has a device or not.
 _DEVICES = ["cpu", "cuda"] if _C.takes_cuda() and torch.version.cuda else ["cpu"]
 _leaves_at_exit = 0  # the process that does
+_watches_replicas = False
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | None:
@@ -103,7 +105,34 @@ def _create(options: Any, backend_options: Any = None) -> ProcessGroupKolo:
     if parent is not None:
         return parent.subgroup(list(options.global_ranks_in_group), options.group_id, timeout)
     _leave_worlds_at_exit()
-    return _C.ProcessGroupKolo(options.store, options.group_rank, options.group_size, timeout)
+    world = _C.ProcessGroupKolo(options.store, options.group_rank, options.group_size, timeout)
+    _watch_replicas(world.replica_interval())
+    return world
+
+
+def _watch_replicas(every: int) -> None:
+    """KOLO_CHECK_REPLICAS: compares the parameters of each DistributedDataParallel model whose group is Kolo's, before
+    the forward pass that follows every so many steps. Once a process."""
+    global _watches_replicas
+    if every == 0 or _watches_replicas:
+        return
+    _watches_replicas = True
+    steps: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+
+    def before_forward(model: torch.nn.Module, _inputs: Any) -> None:
+        if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            return
+        if not (model.training and torch.is_grad_enabled() and model.require_backward_grad_sync):
+            return
+        done = steps.get(model, 0)  # each of these forward passes is a step
+        steps[model] = done + 1
+        backend = backend_of(model.process_group)
+        if done == 0 or done % every != 0 or backend is None:
+            return
+        trained = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad and p.device.type == "cpu"]
+        backend.check_replicas([n for n, _ in trained], [p.detach().contiguous() for _, p in trained], done)
+
+    torch.nn.modules.module.register_module_forward_pre_hook(before_forward)
 
 
 def _leave_worlds_at_exit() -> None:

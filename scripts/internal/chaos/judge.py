@@ -3,13 +3,13 @@
 
 The victim's phase is the one that it was hit in, which the rank notes down, not the one that was aimed at.
 
-  phase                    kill, stop, return, exit, throw, absent  slow
+  phase                    all kinds but slow                      slow
   before, mpi_init, init   every survivor fails                    all complete
   first_step, step         every survivor is told who it was       all complete
   last_step, shutdown      told who it was, or complete            all complete
   after                    all complete                            all complete
 
-In every phase: a sentence that the program is told names no rank but the victim; every process ends in time; its exit
+In every phase: a sentence that the program is told names no rank but the victim (unless it says what each rank gave); every process ends in time; its exit
 status is the one that the program gave. While the start is under way a sentence may also name who has not reached a
 step: MPI holds ranks up behind one that dies while a communicator is made, and nobody can tell which of them is dead.
 """
@@ -26,7 +26,7 @@ FAILS, TOLD, MAY, COMPLETES = "fails", "told", "may", "completes"
 EXPECTED = {"before": FAILS, "mpi_init": FAILS, "init": FAILS, "first_step": TOLD, "step": TOLD, "last_step": MAY,
             "shutdown": MAY, "after": COMPLETES}
 CODES = {"kill": ("rank_lost",), "stop": ("timeout",), "absent": ("timeout",), "return": ("rank_lost", "user_exception"), "exit": ("rank_lost",),
-         "throw": ("rank_lost", "user_exception")}
+         "throw": ("rank_lost", "user_exception"), "mismatch": ("mismatch",)}
 
 LATE = "did not reach the step"  # of the start
 
@@ -89,7 +89,8 @@ def judge_told(plan, rank, facts, want):
     for _, text in told:
         phase, code, sentence = (text.split(" ", 2) + ["", ""])[:3]
         named, healthy = names(plan, sentence)
-        if healthy and not (want == FAILS and LATE in sentence):
+        # Of a mismatch it says what each rank gave.
+        if healthy and plan.kind != "mismatch" and not (want == FAILS and LATE in sentence):
             complaints.append(f"rank {rank} was told of {', '.join(healthy)}, which did nothing wrong: {sentence}")
         if want == COMPLETES:
             complaints.append(f"rank {rank} was told of a failure in {phase}: {code}: {sentence}")
@@ -133,7 +134,7 @@ def judge(plan, facts):
     for rank, one in enumerate(facts):
         complaints += [f"rank {rank}: {text}" for _, text in one.of("WRONG")]
         complaints += [f"rank {rank} still holds after shutdown: {text}" for _, text in one.of("HOLDS")]
-        gone = blow and rank == plan.victim and plan.kind != "slow"
+        gone = blow and rank == plan.victim and plan.kind not in ("slow", "mismatch")
         if gone:
             if plan.kind in STATUS_OF:
                 status = 0 if phase == "after" and plan.kind == "return" else STATUS_OF[plan.kind]

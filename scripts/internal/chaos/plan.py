@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 PHASES = ("before", "mpi_init", "init", "first_step", "step", "last_step", "shutdown", "after")
 KINDS = ("kill", "stop", "slow", "return", "exit", "throw")
-KINDS_FOR_WHY = (*KINDS, "absent")
+KINDS_FOR_WHY = (*KINDS, "absent", "mismatch")
 STARTS = ("node", "virtual", "hosts")
 
 # Runs of consecutive seeds go through all of these: every kind in every phase, most of them amid the steps.
@@ -13,8 +13,10 @@ CELLS = ([(phase, kind) for phase in ("before", "first_step", "step", "step", "s
          [(phase, kind) for phase in ("mpi_init", "init", "init") for kind in ("kill", "stop", "slow")] +
          [(phase, kind) for phase in ("shutdown", "after") for kind in ("kill", "stop", "slow", "exit")])
 
-# Where kolo-why is judged: also a rank that never submits anything more, from some moment amid the steps.
-CELLS_FOR_WHY = CELLS + [(phase, "absent") for phase in ("first_step", "step", "step", "last_step")]
+# Where kolo-why is judged: also a rank that never submits anything more, from some moment amid the steps, and one whose
+# tensor has another shape than that of the others.
+CELLS_FOR_WHY = (CELLS + [(phase, "absent") for phase in ("first_step", "step", "step", "last_step")] +
+                 [("step", "mismatch")] * 3)
 
 # What is known not to go as expected yet, and why: (phase, kind) that a run aims at. Such runs are left out, unless asked
 # for, and the docs say so (docs/writing-a-trainer.md).
@@ -66,7 +68,7 @@ def is_left_out(seed):
 
 
 def delay_of(draw, phase, kind):
-    if kind in ("return", "exit", "throw", "absent"):
+    if kind in ("return", "exit", "throw", "absent", "mismatch"):
         return 0  # they are what the main thread does
     if phase == "mpi_init":
         return draw.randrange(150_000)
@@ -99,6 +101,7 @@ def plan_of(seed, starts=STARTS, cells=None):
         start = starts[0]
     if start == "node":
         ranks = draw.choices((1, 2, 3, 4, 5, 6, 8), (4, 30, 20, 25, 7, 7, 7))[0]
+        ranks = max(ranks, 2) if kind == "mismatch" else ranks
         per_node = ranks
     elif start == "virtual":
         ranks = draw.choices((2, 3, 4, 5, 6, 8), (20, 15, 35, 10, 10, 10))[0]
@@ -108,7 +111,7 @@ def plan_of(seed, starts=STARTS, cells=None):
         ranks = hosts * per_node
     events = {"first_step": 12, "step": 150, "last_step": 8}
     event = draw.randrange(events[phase]) if phase in events else 0
-    style = {"return": "calls"}.get(kind, draw.choice(("calls", "session")))
+    style = {"return": "calls", "mismatch": "session"}.get(kind, draw.choice(("calls", "session")))
     return Plan(seed=seed, start=start, ranks=ranks, per_node=per_node, victim=draw.randrange(ranks), kind=kind,
                 phase=phase, event=event, delay_us=delay_of(draw, phase, kind), pause_ms=draw.randrange(100, 1500),
                 style=style, settings=settings_of(draw, start, per_node))

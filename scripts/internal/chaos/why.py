@@ -13,6 +13,8 @@ gone.
   last_step, shutdown       the same, or nothing where no rank was told of anything
   after                     nothing
 
+Of a `mismatch`, which comes amid the steps, it must say that ranks disagree, and what the victim gave.
+
 "Nothing": there is no recorder, or it names nobody. A healthy rank may never be named. Where it names nobody although a
 rank was told of the victim, that is a miss.
 """
@@ -22,9 +24,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import judge as judging
+
 WORDS = {"kill": {"killed"}, "hidden": {"lost", "killed"}, "stop": {"stopped"}, "slow": {"stopped"},
          "absent": {"late"}, "return": {"left", "gave up"}, "exit": {"left", "gave up"},
-         "throw": {"gave up", "left"}}
+         "throw": {"gave up", "left"}, "mismatch": {"mismatch"}}
 NOTHING, MAYBE, NAMED = "nothing", "maybe", "named"
 WANTED = {"before": NOTHING, "mpi_init": NOTHING, "init": MAYBE, "first_step": NAMED, "step": NAMED,
           "last_step": NAMED, "shutdown": NAMED, "after": NOTHING}
@@ -70,6 +74,10 @@ def judge(plan, phase, was_told, saying):
     healthy = sorted(set(saying.suspects) - {plan.victim})
     if healthy:
         return [f"kolo-why ({saying.kind}) names {healthy}, which did nothing wrong: {saying.verdict}: {saying.text}"]
+    if saying.kind == "mismatch":  # nobody is to blame; the sentence says what each rank gave
+        named = plan.victim in judging.numbers(judging.RANKS, saying.text)
+        return [] if saying.verdict == "mismatch" and named else [
+            f"kolo-why does not tell of the mismatch: {saying.verdict}: {saying.text}"]
     if wanted == NOTHING:
         return [f"kolo-why ({saying.kind}) names the victim: {saying.text}"] if saying.suspects else []
     if not saying.suspects:

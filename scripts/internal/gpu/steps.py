@@ -66,27 +66,26 @@ def all_steps(prepared, work, gpus=1):
         for mib in (16, 64, 128):
             name = f"{pack.name.removeprefix('kolo-').replace('-', '_')}_{mib}M"
             add(name, 15, program(pack.name, "--shapes", shapes, "--slot-bytes", str(mib << 20), *record(name)))
-    # 2. Alone, from small to large, through fusion buffers and where they lie.
-    for direct in ("0", "8M"):
-        name = f"allreduce_direct_{direct}"
-        add(name, 30, bench("allreduce", "-b", "4", "-e", "64M", "-f", "4", "--baseline", "nccl", "-t", "0.2",
-                            *record(name)), {"KOLO_GPU_DIRECT_BYTES": direct})
-    # 3. Two ranks. Kolo's communicators do not block unless the variable says so; the baseline's block always, so that 0
-    # is not for both.
-    grouped = bench("step", "--submit", "grouped", "--baseline", "nccl-grouped", "-t", "3")
-    small = bench("allreduce", "-b", "1K", "-e", "1K", "--baseline", "nccl", "-t", "1")
-    for suffix, env in (("", {}), ("_blocking", {"NCCL_COMM_BLOCKING": "1"})):
-        for name, limit, command in ((f"grouped_2_ranks{suffix}", 25, grouped), (f"small_2_ranks{suffix}", 15, small)):
-            add(name, limit, [*command, *record(name)], env, on=2)
+    # 2. Alone, from small to large.
+    add("allreduce_alone", 40, bench("allreduce", "-b", "4", "-e", "64M", "-f", "4", "--baseline", "nccl", "-t", "0.2",
+                                     *record("allreduce_alone")))
+    # 3. Two ranks. Communicators are blocking; what a thread of NCCL's for every group costs instead (the baseline works
+    # with blocking ones alone).
+    not_blocking = {"NCCL_COMM_BLOCKING": "0"}
+    grouped = bench("step", "--submit", "grouped", "-t", "3")
+    small = bench("allreduce", "-b", "1K", "-e", "1K", "-t", "1")
+    for name, limit, command, baseline in (("grouped_2_ranks", 25, grouped, "nccl-grouped"),
+                                           ("small_2_ranks", 15, small, "nccl")):
+        add(name, limit, [*command, "--baseline", baseline, *record(name)], on=2)
+        add(f"{name}_not_blocking", limit, [*command, *record(f"{name}_not_blocking")], not_blocking, on=2)
     # 4. Gradients that come one after another, each a batch.
     for apart in (1000, 20000):
         name = f"batches_{apart // 1000}ms"
         add(name, 20, program("kolo-gpu-times", "batches", "--apart", str(apart), "-n", "20", *record(name)),
             {"KOLO_FUSION_THRESHOLD": "64K"}, on=2)
     # 5. One all-reduce, from the call until the caller goes on.
-    direct = {"KOLO_GPU_DIRECT_BYTES": "0"}
-    for name, count, env in (("times_1_rank", 0, {}), ("times_2_ranks", 2, {}), ("times_2_ranks_direct", 2, direct)):
-        add(name, 10, program("kolo-gpu-times", "lone", *record(name)), env, on=count)
+    for name, count in (("times_1_rank", 0), ("times_2_ranks", 2)):
+        add(name, 10, program("kolo-gpu-times", "lone", *record(name)), on=count)
     # 6. What a program does on its GPU beside Kolo.
     add("capture", 20, program("gpu_hazards", "capture"), on=2)
     add("arena_freed", 20, program("gpu_hazards", "freed"), on=2)

@@ -93,6 +93,12 @@ std::string CpuBackend::route(const data::Run& run) const {
   return std::string(collectives_.any(run.kind).route(run));
 }
 
+data::Way CpuBackend::way(const data::Run& run) const {
+  if (topology_.size == 1) return data::Way::alone;
+  if (!site_.one_node()) return data::Way::between_nodes;
+  return collectives_.any(run.kind).route(run) == to_string(Route::flat) ? data::Way::flat : data::Way::slots;
+}
+
 std::string CpuBackend::explain_route(const data::Job& /*job*/, const data::Run& run, const data::Piece& piece) {
   const std::string in_slots = "on the CPU, through slots, because ";
   if (topology_.size == 1) return "on the CPU, where it lies, because nobody else is in the group";

@@ -69,6 +69,7 @@ class CpuBackend final : public data::Backend {
 
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string route(const data::Run& run) const override;
+  [[nodiscard]] data::Way way(const data::Run& run) const override;
   [[nodiscard]] std::string explain_route(const data::Job& job, const data::Run& run,
                                           const data::Piece& piece) override;
   void start(data::Job& job) override;

@@ -9,6 +9,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/cpu.hpp"
 #include "base/system_error.hpp"
 #include "base/thread_name.hpp"
 #include "data/cuda/copies.hpp"
@@ -21,11 +22,21 @@
 namespace kolo::cuda {
 namespace {
 
+/// Of the largest steps; smaller ones take less.
 constexpr std::size_t kTables = 32;
 
 std::string new_id() {
   const UniqueId id = make_unique_id();
   return {id.begin(), id.end()};
+}
+
+/// Empty: it has connected.
+std::string encode_outcome(const NcclLink& link) {
+  return link.failure.ok() ? std::string() : (link.is_given_up ? "w" : "f") + link.failure.message();
+}
+
+int place_of_outcome(const std::string& outcome) noexcept {
+  return outcome.empty() ? 2 : outcome.front() == 'w' ? 1 : 0;
 }
 
 UniqueId id_of(const std::string& bytes) {
@@ -40,17 +51,18 @@ UniqueId id_of(const std::string& bytes) {
 CudaBackend::Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit,
                                   int device, bool has_peers)
     : info(device_info(device)),
-      counted(limit, options.slots * options.slot_bytes + Tables::device_bytes(kTables, kChunksPerStep),
+      counted(limit, options.slots * options.slot_bytes + Tables::device_bytes(kTables * kChunksPerStep),
               "what batches need, " + std::to_string(options.slots) + " fusion buffers of " +
                   std::to_string(options.slot_bytes) + " bytes and tables,",
               "lower KOLO_FUSION_THRESHOLD or KOLO_GPU_SLOTS"),
-      bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots), messages(options.ring) {
+      bell(options.ring), tables(kTables * kChunksPerStep), unpacked(options.slots), slot_users(options.slots),
+      messages(options.ring) {
   if (!options.staged && has_peers) tenancy.emplace(options.tenants, info.uuid);
   load_kernels();
   if (options.staged) {
     carrier = std::make_unique<StagedCarrier>(options.slots, options.slot_bytes, bell);
   } else {
-    auto made = std::make_unique<NcclCarrier>(options.slots, options.slot_bytes, options.patience);
+    auto made = std::make_unique<NcclCarrier>(options.slots, options.slot_bytes, options.patience, options.ring);
     nccl = made.get();
     carrier = std::move(made);
   }
@@ -85,6 +97,7 @@ void CudaBackend::make_equipment(bool brings_id) noexcept {
     auto made = std::make_unique<Equipment>(options_, memory_, device_.index(), world_size_ > 1);
     Word word;
     word.uuid = made->info.uuid;
+    if (!options_.staged) word.bus = base::system_name() + " " + made->info.bus;
     word.shares = made->tenancy && !made->tenancy->is_first();
     if (brings_id) word.id = new_id();  // the first one takes long
     mine_ = std::move(word);
@@ -150,8 +163,23 @@ bool CudaBackend::make_ready(OpenJob& open) {
     meet(set);
     return true;
   case SetOnDevice::Stage::connecting:
-    if (!equipment_->nccl->connected(*set.link)) return false;
-    set.stage = SetOnDevice::Stage::ready;
+    if (!equipment_->nccl->connected(*set.link)) {
+      if (base::now() - set.link->since > options_.connecting) equipment_->nccl->give_up(*set.link);
+      return false;
+    }
+    set.exchange->start(encode_outcome(*set.link));
+    set.stage = SetOnDevice::Stage::confirming;
+    return true;
+  case SetOnDevice::Stage::confirming:
+    if (!set.exchange->done()) return false;
+    confirm(set);
+    return true;
+  case SetOnDevice::Stage::dropping:
+    if (!equipment_->nccl->end(*set.link, /*in_peace=*/false)) return false;
+    set.link = nullptr;
+    --counters_.communicators;
+    set.stage = SetOnDevice::Stage::failed;
+    let_go_of_equipment();
     return true;
   case SetOnDevice::Stage::failed:
     open.job->status = set.failure;
@@ -186,10 +214,28 @@ void CudaBackend::meet(SetOnDevice& set) {
   } else if (options_.staged) {
     set.stage = SetOnDevice::Stage::ready;
   } else {
-    set.link = &equipment_->nccl->connect(id_of(said.front().id), set.is.rank, set.is.size);
+    set.link = &equipment_->nccl->connect(id_of(said.front().id), set.is);
     ++counters_.communicators;
     set.stage = SetOnDevice::Stage::connecting;
   }
+}
+
+/// A set whose ranks have not all connected is as one whose devices cannot be used.
+void CudaBackend::confirm(SetOnDevice& set) {
+  const std::vector<std::string> said = set.exchange->take();
+  // Rather one that knows why than one that has waited for it.
+  const auto failed = std::min_element(said.begin(), said.end(), [](const std::string& a, const std::string& b) {
+    return place_of_outcome(a) < place_of_outcome(b);
+  });
+  if (failed->empty()) {
+    set.stage = SetOnDevice::Stage::ready;
+    return;
+  }
+  const int rank = set.member(static_cast<int>(failed - said.begin()));
+  set.failure =
+      Status(ErrorCode::unsupported,
+             "rank " + std::to_string(rank) + " cannot use its GPU together with the others: " + failed->substr(1));
+  set.stage = SetOnDevice::Stage::dropping;
 }
 
 /// Unless a set or a message uses it. The next one that asks for it tries again.

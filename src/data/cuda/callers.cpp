@@ -47,8 +47,8 @@ std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number
                                                             std::vector<int> members) {
   KOLO_CHECK(device_.is_chosen()) << "check_usable comes first";
   if (static_cast<int>(members.size()) == world_size_) members.clear();
-  auto region = std::make_shared<Region>(device_.index(), number, bytes, memory_);
-  regions_.add(region, std::move(members));
+  auto region = std::make_shared<Region>(device_.index(), number, bytes, std::move(members), memory_);
+  regions_.add(region);
   return region;
 }
 

@@ -20,19 +20,23 @@ struct Load {
   const Step* step = nullptr;
   std::size_t slot = 0;
   std::byte* memory = nullptr;  ///< the slot's, on the device
+  bool alone = false;           ///< packed and unpacked by the carrier's own stream
 };
 
-/// The driver's, on the device's issuing thread, with the device current; `abort` apart.
+/// The driver's, with the device current; `abort` apart.
 class Carrier {
  public:
   virtual ~Carrier() = default;
+  /// On which collectives run: what is given to it comes behind all loads that have been carried. Null: there is none.
+  [[nodiscard]] virtual const OwnStream* stream() const noexcept { return nullptr; }
   /// Memory for a slot, and the host's part of it.
   [[nodiscard]] virtual std::byte* slot(std::size_t index) const noexcept = 0;
   /// Makes the most of memory that callers' tensors will lie in, from the next load on; until `forget`, which is called
   /// when no load is under way.
   virtual void adopt(const Region& region) = 0;
   virtual void forget(const Region& region) = 0;
-  /// Called right after the pack was given to `stream`, to give it whatever must follow at once.
+  /// Called right after the pack was given to `stream`, to give it whatever must follow at once; not for one `alone`,
+  /// nor `deliver`.
   virtual void collect(const Load& load, const OwnStream& stream) = 0;
   /// Whether `carry` may be called for this load now; loads go in order.
   [[nodiscard]] virtual bool may_carry(const Load& load) = 0;

@@ -13,15 +13,16 @@ namespace {
 using core::CollectiveKind;
 
 void allreduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) {
+  const bool is_lone = steps.has_lone_piece(run);
   // First what shares calls: a call ends where a tensor lies elsewhere.
   for (const data::Piece& piece : run.pieces) {
     const Segment whole = steps.segment_of(run, piece);
-    if (!steps.is_in_arena(run, piece) && !steps.is_direct(run, whole.bytes)) steps.reduce_in_slot(run, whole);
+    if (!steps.is_in_arena(run, piece) && !steps.is_direct(run, whole.bytes, is_lone)) steps.reduce_in_slot(run, whole);
   }
   steps.reduce_in_arena(run);
   for (const data::Piece& piece : run.pieces) {
     const Segment whole = steps.segment_of(run, piece);
-    if (whole.bytes > 0 && !steps.is_in_arena(run, piece) && steps.is_direct(run, whole.bytes))
+    if (whole.bytes > 0 && !steps.is_in_arena(run, piece) && steps.is_direct(run, whole.bytes, is_lone))
       steps.reduce_direct(run, whole, Call::Kind::all_reduce);
   }
 }
@@ -29,11 +30,12 @@ void allreduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*
 /// The root alone unpacks, or has an output: of the others NCCL asks for none. First what shares calls, as above.
 void reduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) {
   const bool is_root = run.root == steps.limits().rank;
+  const bool is_lone = steps.has_lone_piece(run);
   for (const bool direct : {false, true}) {
     for (const data::Piece& piece : run.pieces) {
       Segment whole = steps.segment_of(run, piece);
       whole.unpacks = is_root;
-      if (whole.bytes == 0 || steps.is_direct(run, whole.bytes) != direct) continue;
+      if (whole.bytes == 0 || steps.is_direct(run, whole.bytes, is_lone) != direct) continue;
       direct ? steps.reduce_direct(run, whole, Call::Kind::reduce) : steps.reduce_in_slot(run, whole);
     }
   }
@@ -46,7 +48,7 @@ void reduce_scatter(StepPlanner& steps, const data::Run& run, const Uneven* /*un
   const std::int64_t width = run.elements / run.rows * static_cast<std::int64_t>(size_of(run.dtype));
   const data::Piece& piece = run.pieces.front();
   Segment part = steps.segment_of(run, piece);
-  if (run.rows % limits.size == 0 && steps.is_direct(run, part.bytes)) {
+  if (run.rows % limits.size == 0 && steps.is_direct(run, part.bytes, /*is_lone=*/true)) {
     part.bytes /= static_cast<std::uint64_t>(limits.size);
     steps.reduce_direct(run, part, Call::Kind::reduce_scatter);
     return;

@@ -52,6 +52,7 @@ bool CudaBackend::Copies::is_under_way(const DeviceCopy& copy) const noexcept {
 bool CudaBackend::Copies::progress(std::vector<DeviceCopy*>& news) {
   if (!is_busy()) return false;
   if (backend_.state_ != State::equipped || !backend_.equipment_) return make_ready(news);
+  const TurnOfDriver turn(&backend_);
   CopyEquipment& with = backend_.equipment_->messages;
   const DeviceGuard guard(backend_.device_.index());
   begin_fresh(with);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/cuda/cuda_api.hpp"
 
+#include <cstdio>
+
 #include <kolo/error.hpp>
 
 #include "data/cuda/device.hpp"
@@ -68,6 +70,10 @@ DeviceInfo device_info(int device) {
     info.uuid += kDigits[static_cast<unsigned char>(byte) >> 4];
     info.uuid += kDigits[static_cast<unsigned char>(byte) & 15];
   }
+  char bus[32];
+  std::snprintf(bus, sizeof bus, "%04x:%02x:%02x", static_cast<unsigned>(properties.pciDomainID),
+                static_cast<unsigned>(properties.pciBusID), static_cast<unsigned>(properties.pciDeviceID));
+  info.bus = bus;
   return info;
 }
 
@@ -153,6 +159,10 @@ DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
 
 DeviceMemory::~DeviceMemory() {
   if (raw_ != nullptr) forgive(cudaFree(raw_));
+}
+
+void DeviceMemory::free_when_idle(CallSite site) {
+  if (performs("cudaFree", site)) *this = DeviceMemory();
 }
 
 PinnedMemory::PinnedMemory(std::size_t bytes) : bytes_(bytes) {

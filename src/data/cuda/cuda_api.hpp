@@ -54,6 +54,7 @@ class DeviceGuard {
 struct DeviceInfo {
   std::string name;  ///< "NVIDIA H200"
   std::string uuid;  ///< 32 hexadecimal digits; of an instance, where a device is divided into several
+  std::string bus;   ///< "0000:17:00", of this machine; instances of one device have the same
   int processors = 0;
 };
 [[nodiscard]] DeviceInfo device_info(int device);
@@ -129,6 +130,9 @@ class DeviceMemory {
     return *this;
   }
   ~DeviceMemory();
+  /// Blocks until the device has done all that any stream was given, and frees it. (That freeing waits is what tells
+  /// when the device is done also while a stream is captured: CUDA refuses cudaDeviceSynchronize then.)
+  void free_when_idle(CallSite site = CallSite::here());
   [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(raw_); }
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
 

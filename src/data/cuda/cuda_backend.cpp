@@ -23,6 +23,16 @@ namespace {
 /// For how long after something moved it is worth looking again at once: what NCCL does between a group's end and its
 /// launch takes some tens of microseconds.
 constexpr std::chrono::microseconds kSoon{200};
+/// A batch that packs and unpacks no more than this has all its work on one stream: to change between streams three
+/// times takes longer than what it could overlap with.
+constexpr std::uint64_t kOneStreamBytes = std::uint64_t{1} << 20;
+
+/// The same on every rank.
+bool is_small(const std::vector<Step>& steps) {
+  std::uint64_t bytes = 0;
+  for (const Step& step : steps) bytes += step.moved_bytes;
+  return bytes <= kOneStreamBytes;
+}
 
 std::string number_bytes(const std::vector<std::int64_t>& numbers) {
   std::string bytes(numbers.size() * sizeof(std::int64_t), '\0');
@@ -124,14 +134,15 @@ bool CudaBackend::move_planes() {
 
 data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   if (jobs_.empty()) return data::Progress::idle;
+  const TurnOfDriver turn(this);
   bool moved = move_planes();
   std::optional<DeviceGuard> guard;
   if (no_device_.ok()) guard.emplace(device_.index());
   moved |= serve_regions();
   moved |= plan_one();
-  moved |= unpack_one();
+  moved |= pack_one();  // one step passes through all of it, where nothing has to be waited for
   moved |= carry_one();
-  moved |= pack_one();
+  moved |= unpack_one();
   moved |= finish_one(finished);
   if (!moved && state_ == State::equipped && equipment_) equipment_->carrier->look();
   if (moved) moved_at_ = base::now();
@@ -146,17 +157,21 @@ bool CudaBackend::serve_regions() {
   const bool idle = std::all_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->packed_steps == 0; });
   if (!idle) return false;
   const std::vector<std::shared_ptr<Region>> asked = regions_.take_asked();
+  const OwnStream* const carriers = equipment_->carrier->stream();  // behind which every batch ends
   for (const std::shared_ptr<Region>& region : asked) {
-    region->allocate(!options_.staged, equipment_->unpack.raw());
+    region->allocate(!options_.staged, (carriers != nullptr ? *carriers : equipment_->unpack).raw());
     if (region->is_there()) equipment_->carrier->adopt(*region);
   }
   return !asked.empty();
 }
 
-/// The arenas that are gone, when no batch is open that might lie there.
+/// The arenas that are gone, when no batch is open that might lie there. Freeing one waits for the device, which may be
+/// busy for the program for as long as that likes.
 void CudaBackend::let_go_of_regions() {
-  for (const std::shared_ptr<Region>& region : regions_.take_released()) {
+  for (std::shared_ptr<Region>& region : regions_.take_released()) {
     if (equipment_) equipment_->carrier->forget(*region);
+    if (!freeing_) freeing_ = std::make_unique<Worker>("kolo-free", device_.index());
+    freeing_->run([held = std::move(region)]() mutable { held.reset(); });
   }
 }
 
@@ -211,6 +226,7 @@ bool CudaBackend::plan(OpenJob& open) {
   }
   open.steps = open.planner->take();
   if (open.steps.empty()) open.steps.emplace_back();  // tensors without elements: an end, and nothing before it
+  open.alone = equipment_->carrier->stream() != nullptr && is_small(open.steps);
   open.planned = true;
   return true;
 }
@@ -281,37 +297,67 @@ bool CudaBackend::pack_one() {
   Equipment& with = *equipment_;
   const Step& step = open.steps[open.packed_steps];
   Flight flight;
+  flight.open = &open;
+  flight.load.set = open.set.get();
+  flight.load.step = &step;
+  flight.load.alone = open.alone;
+  if (open.alone && !is_next_on_carriers_stream(flight.load)) return false;
+  const bool has_slot = !open.alone || step.slot_bytes > 0;
+  if (has_slot && !choose_slot(flight.load)) return false;
+  const OwnStream& on = open.alone ? *with.carrier->stream() : with.pack;
   if (!step.segments.empty()) {
-    flight.table = with.tables.find(step.segments, with.pack.raw());
+    flight.table = with.tables.find(step.segments, on.raw());
     if (flight.table == nullptr) return false;
   }
   if (open.packed_steps == 0) {
     for (const data::DeviceEventPtr& ready : open.job->ready) {
-      static_cast<const PooledEvent&>(*ready).event().hold_back(with.pack.raw());
+      static_cast<const PooledEvent&>(*ready).event().hold_back(on.raw());
     }
     open.job->ready.clear();
   }
-  flight.open = &open;
-  flight.load.set = open.set.get();
-  flight.load.step = &step;
-  flight.load.slot = packed_ % options_.slots;
-  flight.load.memory = with.carrier->slot(flight.load.slot);
+  if (has_slot) take_slot(flight.load, on);
   flight.last = ++open.packed_steps == open.steps.size();
-  ++packed_;
-  with.unpacked[flight.load.slot].hold_back(with.pack.raw());
   if (step.packs()) {
+    const ProfilerRange range("pack", open.job->label);
     const Move move{flight.table->chunks(), flight.table->count(), Direction::pack, flight.load.memory};
-    launch(move, kernels::blocks_for(move.count, with.info.processors), with.pack.raw());
+    launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
-  with.carrier->collect(flight.load, with.pack);
+  if (!open.alone) with.carrier->collect(flight.load, with.pack);
   counters_.count(step);
   flights_.push_back(flight);
   return true;
 }
 
+/// What is given to that stream comes before the rest of all steps that are not through, so there must be none.
+bool CudaBackend::is_next_on_carriers_stream(const Load& load) {
+  return flights_.empty() && equipment_->carrier->may_carry(load);
+}
+
+/// All ranks of the set use the same one for a step: NCCL reaches into it. False while another step has it.
+bool CudaBackend::choose_slot(Load& load) const {
+  load.slot = load.set->slots_taken % options_.slots;
+  return std::none_of(flights_.begin(), flights_.end(),
+                      [&load](const Flight& one) { return one.load.memory != nullptr && one.load.slot == load.slot; });
+}
+
+/// The stream is held back behind the last use of the slot, unless that was on this stream, too.
+void CudaBackend::take_slot(Load& load, const OwnStream& on) {
+  Equipment& with = *equipment_;
+  ++load.set->slots_taken;
+  load.memory = with.carrier->slot(load.slot);
+  const OwnStream* const last = std::exchange(with.slot_users[load.slot], load.alone ? &on : &with.unpack);
+  if (last == nullptr || last == &on) return;
+  if (last != &with.unpack) with.unpacked[load.slot].record(last->raw());
+  with.unpacked[load.slot].hold_back(on.raw());
+}
+
 bool CudaBackend::carry_one() {
   const auto next = std::find_if(flights_.begin(), flights_.end(), [](const Flight& one) { return !one.under_way; });
-  if (next == flights_.end() || !equipment_->carrier->may_carry(next->load)) return false;
+  if (next == flights_.end()) return false;
+  // What follows the step before on the carrier's stream comes first.
+  if (next != flights_.begin() && equipment_->carrier->stream() != nullptr) return false;
+  if (!equipment_->carrier->may_carry(next->load)) return false;
+  const ProfilerRange range("carry", next->open->job->label);
   equipment_->carrier->carry(next->load);
   next->under_way = true;
   return true;
@@ -322,24 +368,33 @@ bool CudaBackend::unpack_one() {
   Equipment& with = *equipment_;
   const Flight flight = flights_.front();
   if (!with.carrier->carried(flight.load)) return false;
-  with.carrier->deliver(flight.load, with.unpack);
+  const bool alone = flight.load.alone;
+  const OwnStream& on = alone ? *with.carrier->stream() : with.unpack;
+  if (!alone) with.carrier->deliver(flight.load, with.unpack);
   if (flight.load.step->unpacks()) {
+    const ProfilerRange range("unpack", flight.open->job->label);
     const Move move{flight.table->chunks(), flight.table->count(), Direction::unpack, flight.load.memory};
-    launch(move, kernels::blocks_for(move.count, with.info.processors), with.unpack.raw());
+    launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
-  with.unpacked[flight.load.slot].record(with.unpack.raw());
-  if (flight.table != nullptr) flight.table->used(with.unpack.raw());
+  if (!alone) with.unpacked[flight.load.slot].record(with.unpack.raw());
+  if (flight.table != nullptr) flight.table->used(on);
   flights_.pop_front();
-  if (flight.last) enqueue_end(*flight.open);
+  if (flight.last) enqueue_end(*flight.open, on);
   return true;
 }
 
-void CudaBackend::enqueue_end(OpenJob& open) {
+void CudaBackend::enqueue_end(OpenJob& open, const OwnStream& last) {
   open.end = device_.events().take();
-  open.end->event().record(equipment_->unpack.raw());
+  open.end->event().record(last.raw());
   ++counters_.batches;
   enqueued_(*open.job, open.end);
-  equipment_->bell.ring_behind(open.end->event());
+}
+
+void CudaBackend::ring_at_end(const data::Job& job) {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& open) { return open->job == &job; });
+  if (found == jobs_.end() || !(*found)->end) return;
+  const DeviceGuard guard(device_.index());
+  equipment_->bell.ring_behind((*found)->end->event());
 }
 
 bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
@@ -372,19 +427,20 @@ void CudaBackend::abort() noexcept {
   for (const auto& [number, set] : sets_) {
     if (set->plane) set->plane->abort();
   }
+  if (state_ != State::equipping &&
+      equipment_) {  // else nothing is on the device; `close` waits for what is being made
+    std::optional<DeviceGuard> guard;
+    try {
+      guard.emplace(device_.index());
+    } catch (const Error&) {
+      // The device has failed: there is nothing that a guard would help against.
+    }
+    equipment_->carrier->abort();
+    run_dry();
+  }
   flights_.clear();
   jobs_.clear();
   copies_->forget();
-  if (state_ == State::equipping) return;  // nothing is on the device; `close` waits for what is being made
-  if (!equipment_) return;
-  std::optional<DeviceGuard> guard;
-  try {
-    guard.emplace(device_.index());
-  } catch (const Error&) {
-    // The device has failed: there is nothing that a guard would help against.
-  }
-  equipment_->carrier->abort();
-  run_dry();
 }
 
 void CudaBackend::close() noexcept {
@@ -402,6 +458,7 @@ void CudaBackend::close() noexcept {
     }
   }
   state_ = State::closed;
+  freeing_.reset();
   regions_.clear();
 }
 

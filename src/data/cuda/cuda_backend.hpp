@@ -14,26 +14,30 @@
 //     carrier's                                 [NCCL k][NCCL k+1]          /
 //                                                       \                  /
 //     unpack                                             [unpack k][unpack k+1]
-//     bell                                                         [ring]
+//     bell                                                         [ring, if the host waits]
 //
-// The host blocks nowhere; it gives a step's work to the streams as soon as that is known. All of it is done by the
-// engine's background thread, so no CUDA call of a caller's thread is held up by ours, but for `record` at submission
-// and `hold_back` in wait_on. NCCL's non-blocking calls return before their work is on the stream, so an event is
-// recorded behind them only when the communicator has settled: until then the step waits in the pipeline. While batches
-// are open the communicator is asked whether something went wrong: a peer may be lost while its kernel is waited for.
+// A small batch has all its work on the carrier's stream: to change streams three times takes longer than what it could
+// overlap with. What is reduced where it lies and is not scaled needs neither pack nor unpack, whatever its size.
 //
-// Completion is not polled for. When a batch's last event has been recorded, a stream of its own is held back behind it
-// and then rings the engine's bell from a host function. A stream of its own, because a host function would hold up the
-// next step on any other; a bell, because the alternatives are a core that spins, or naps that are late by their
-// length. (The engine's nap of a millisecond stays as a safeguard: a host function is not called after an error.)
+// The host blocks nowhere; it gives a step's work to the streams as soon as that is known, in one pass where nothing
+// has to be waited for. Whoever drives the engine does it: a thread that submits, waits, or the background thread.
+// Calls into NCCL that may wait for other ranks have a thread of their own (nccl_carrier.hpp). While batches are open
+// the communicators are asked whether something went wrong: a peer may be lost while its kernel is waited for.
+//
+// Completion. A thread that drives looks at the end of the first batch in every pass. Where none does, a batch for
+// whose end somebody sleeps on the host gets a ring: a stream of its own is held back behind the batch's last event and
+// then rings the engine's bell from a host function. A stream of its own, because a host function would hold up the
+// next step on any other. Other batches are found to be over by the engine's naps of a millisecond, which are a
+// safeguard for the first, too: a host function is not called after an error.
 //
 // The beginning. Nothing is done before a tensor on a device is submitted, or `bind` is called. The first batch of any
 // process set makes this rank allocate and load what it needs: later both could deadlock against a running collective.
 // That takes up to seconds, so it has a thread of its own: the driver, and with it the tensors of the CPU, go on
 // meanwhile. The first batch of a set (the world is one) - every rank of it comes to it, at the same place of the log -
 // makes its ranks tell each other, over a data plane of the CPU that the set has for this alone, on which device they
-// are, whether they have what they need, and NCCL's unique id (meeting.hpp). What one of them lacks fails every batch
-// of the set on all its ranks with the same sentence, and the job goes on.
+// are, whether they have what they need, and NCCL's unique id (meeting.hpp), and, once NCCL has connected them, whether
+// that has succeeded. What one of them lacks fails every batch of the set on all its ranks with the same sentence, and
+// the job goes on.
 //
 // Process sets. Slots, streams and tables are the rank's, a data plane and a communicator the set's. The batches of all
 // sets go through one pipeline, in the order of the log. No two sets can therefore wait for each other: the oldest
@@ -42,8 +46,7 @@
 // device: otherwise it could wait there for a kernel whose peer has not reached it yet.
 //
 // What blocks under the driver's lock after that: the memory of an arena, milliseconds, while nothing of ours is on the
-// device; giving it back, which waits for the device; what a set's communicator takes to be destroyed; a launch, when a
-// stream is full; and the end.
+// device; what a set's communicator takes to be destroyed; a launch, when a stream is full; and the end.
 //
 // Arenas. A GradientArena's memory is allocated by the driver while no work of ours is on the device, and registered
 // with NCCL. Tensors that lie at the same place of it on all ranks - which is part of what ranks must agree on - are
@@ -76,11 +79,13 @@
 #include "data/cuda/known_regions.hpp"
 #include "data/cuda/meeting.hpp"
 #include "data/cuda/memory_limit.hpp"
+#include "data/cuda/nvtx.hpp"
 #include "data/cuda/region.hpp"
 #include "data/cuda/set_on_device.hpp"
 #include "data/cuda/steps.hpp"
 #include "data/cuda/tables.hpp"
 #include "data/cuda/tenants.hpp"
+#include "data/cuda/worker.hpp"
 #include "data/device.hpp"
 
 namespace kolo::cuda {
@@ -95,6 +100,8 @@ struct CudaBackendOptions {
   std::uint64_t memory_limit = 0;  ///< of what is allocated on the device; 0: none
   /// How long `close` waits for peers to leave, too.
   std::chrono::nanoseconds patience = std::chrono::seconds(5);
+  /// How long NCCL may take to connect the ranks of a set.
+  std::chrono::nanoseconds connecting = std::chrono::minutes(5);
   std::function<void()> ring;  ///< wakes the engine; any thread, also after the backend's end
   std::shared_ptr<Tenants> tenants = std::make_shared<Tenants>();  ///< the process's
 };
@@ -158,9 +165,12 @@ class CudaBackend final : public data::DeviceBackend {
     return regions_.place_of(data, bytes, ranks);
   }
   [[nodiscard]] data::DeviceUsage usage() const override;
+  [[nodiscard]] bool wants_labels() const noexcept override { return profiler_listens(); }
+  void note_submission(const std::string& name) const noexcept override { mark_for_profiler("submit", name); }
   void add_set(data::DeviceSet set) override;
   [[nodiscard]] bool remove_set(data::Job& end) override;
   void set_enqueued(Enqueued enqueued) override { enqueued_ = std::move(enqueued); }
+  void ring_at_end(const data::Job& job) override;
   [[nodiscard]] data::DeviceCopies& copies() noexcept override;
   [[nodiscard]] bool expects_soon() const noexcept override;
   void start(data::Job& job) override;
@@ -182,6 +192,7 @@ class CudaBackend final : public data::DeviceBackend {
   void make_equipment(bool brings_id) noexcept;
   [[nodiscard]] Word word_for(const SetOnDevice& set);
   void meet(SetOnDevice& set);
+  void confirm(SetOnDevice& set);
   void let_go_of_equipment() noexcept;
   bool end_set(OpenJob& open);
 
@@ -197,7 +208,10 @@ class CudaBackend final : public data::DeviceBackend {
   bool carry_one();
   bool unpack_one();
   bool finish_one(std::vector<data::Job*>& finished);
-  void enqueue_end(OpenJob& open);
+  [[nodiscard]] bool is_next_on_carriers_stream(const Load& load);
+  [[nodiscard]] bool choose_slot(Load& load) const;
+  void take_slot(Load& load, const OwnStream& on);
+  void enqueue_end(OpenJob& open, const OwnStream& last);
   void run_dry() noexcept;
 
   const CudaBackendOptions options_;
@@ -220,7 +234,7 @@ class CudaBackend final : public data::DeviceBackend {
   std::deque<std::unique_ptr<OpenJob>> jobs_;  // of all sets, in the order of the log
   std::deque<Flight> flights_;
   const std::unique_ptr<Copies> copies_;
-  std::uint64_t packed_ = 0;  // steps so far: whose turn a slot is
+  std::unique_ptr<Worker> freeing_;  // waits for the device to free arenas
   base::Time moved_at_{};
 };
 

@@ -32,5 +32,21 @@ void tells_of(cudaEvent_t event, cudaStream_t stream) noexcept;
 /// Said when this thread was told of the end of a device's work by another thread, which had asked the device. Nothing
 /// on a real device; the emulated one sees no locks of ours, and would take what follows for unordered.
 void host_was_told() noexcept;
+/// Said where a lock of ours passes from one thread to the next, with all that the first has heard of the device: what
+/// has taken over comes behind what was passed on under the same key. Nothing on a real device, likewise.
+void host_passes_on(const void* key) noexcept;
+void host_takes_over(const void* key) noexcept;
+
+/// One of the threads that take turns in driving what `key` names.
+class TurnOfDriver {
+ public:
+  explicit TurnOfDriver(const void* key) noexcept : key_(key) { host_takes_over(key_); }
+  ~TurnOfDriver() { host_passes_on(key_); }
+  TurnOfDriver(const TurnOfDriver&) = delete;
+  TurnOfDriver& operator=(const TurnOfDriver&) = delete;
+
+ private:
+  const void* const key_;
+};
 
 }  // namespace kolo::cuda

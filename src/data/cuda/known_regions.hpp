@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/mutex.hpp"
-#include "core/topology.hpp"
 #include "data/cuda/region.hpp"
 
 namespace kolo::cuda {
@@ -20,10 +19,9 @@ namespace kolo::cuda {
 class KnownRegions {
  public:
   // -- callers
-  /// `members`, as ranks of the world; empty: all.
-  void add(std::shared_ptr<Region> region, std::vector<int> members) {
+  void add(std::shared_ptr<Region> region) {
     const base::MutexLock lock(mutex_);
-    regions_.push_back({std::move(region), std::move(members)});
+    regions_.push_back({std::move(region)});
     asked_.store(true);
   }
   /// Its memory means nothing any more; `release`: it is given back.
@@ -41,7 +39,7 @@ class KnownRegions {
     for (const Known& known : regions_) {
       const std::uint64_t place = known.retired ? 0 : known.region->place_of(data, bytes);
       if (place == 0) continue;
-      return known.members.empty() || core::are_among(ranks, known.members) ? place : 0;
+      return known.region->is_shared_by(ranks) ? place : 0;
     }
     return 0;
   }
@@ -86,7 +84,6 @@ class KnownRegions {
  private:
   struct Known {
     std::shared_ptr<Region> region;
-    std::vector<int> members;
     bool retired = false;
     bool released = false;
   };

@@ -12,18 +12,19 @@ namespace kolo::cuda {
 
 std::string encode(const Word& word) {
   return base::join_fields(
-      {word.problem, word.lacks_memory ? "memory" : "", word.uuid, word.shares ? "shares" : "", word.id});
+      {word.problem, word.lacks_memory ? "memory" : "", word.uuid, word.bus, word.shares ? "shares" : "", word.id});
 }
 
 Word decode(const std::string& text) {
   std::vector<std::string> fields = base::split_fields(text);
-  KOLO_CHECK(fields.size() == 5);
+  KOLO_CHECK(fields.size() == 6);
   Word word;
   word.problem = std::move(fields[0]);
   word.lacks_memory = !fields[1].empty();
   word.uuid = std::move(fields[2]);
-  word.shares = !fields[3].empty();
-  word.id = std::move(fields[4]);
+  word.bus = std::move(fields[3]);
+  word.shares = !fields[4].empty();
+  word.id = std::move(fields[5]);
   return word;
 }
 
@@ -54,6 +55,12 @@ Status judge(const SetOnDevice& set, const std::vector<Word>& said, bool share_d
   if (share_device || said.size() == 1) return {};  // a rank alone waits for nobody on its device
   for (std::size_t a = 0; a < said.size(); ++a) {
     for (std::size_t b = a + 1; b < said.size(); ++b) {
+      if (said[a].uuid != said[b].uuid && !said[a].bus.empty() && said[a].bus == said[b].bus) {
+        return Status(ErrorCode::unsupported, "ranks " + name(a) + " and " + name(b) +
+                                                  " use two instances of one GPU (MIG), between which NCCL does not "
+                                                  "work: give each rank a GPU of its own, or set "
+                                                  "KOLO_GPU_BACKEND=staged");
+      }
       if (said[a].uuid != said[b].uuid) continue;
       return Status(ErrorCode::unsupported, "ranks " + name(a) + " and " + name(b) +
                                                 " use the same GPU: give each rank one of its own (kolo::cuda::bind "

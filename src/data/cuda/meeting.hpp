@@ -18,6 +18,7 @@ struct Word {
   std::string problem;        ///< why it cannot use its device; empty: it can
   bool lacks_memory = false;  ///< that is the problem
   std::string uuid;           ///< of its device
+  std::string bus;            ///< with NCCL: the machine and the bus id, by which that tells GPUs apart
   bool shares = false;        ///< another context of its process uses that by NCCL
   std::string id;             ///< of the new communicator: from the set's rank 0, with NCCL
 };

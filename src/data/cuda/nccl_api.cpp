@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <thread>
 
 #include <kolo/error.hpp>
 
@@ -17,7 +18,7 @@ namespace kolo::cuda {
 namespace {
 
 void check(ncclResult_t result, const char* call, ncclComm_t communicator = nullptr) {
-  if (result == ncclSuccess || result == ncclInProgress) return;
+  if (result == ncclSuccess || result == ncclInProgress) return;  // the latter: nothing is known to be wrong yet
   std::string text = std::string(call) + " failed: " + ncclGetErrorString(result);
   if (const char* last = ncclGetLastError(communicator); last != nullptr && *last != '\0') {
     text += std::string(" (") + last + ")";
@@ -47,11 +48,13 @@ UniqueId make_unique_id() {
 
 // ---------------------------------------------------------------- groups
 
-GroupedCalls::GroupedCalls() { check(ncclGroupStart(), "ncclGroupStart"); }
+GroupedCalls::GroupedCalls(Communicator& communicator) : communicator_(communicator) {
+  check(ncclGroupStart(), "ncclGroupStart");
+}
 
 void GroupedCalls::end() {
   open_ = false;
-  check(ncclGroupEnd(), "ncclGroupEnd");
+  communicator_.complete(ncclGroupEnd(), "ncclGroupEnd");
 }
 
 GroupedCalls::~GroupedCalls() {
@@ -60,69 +63,81 @@ GroupedCalls::~GroupedCalls() {
 
 // ---------------------------------------------------------------- communicators
 
-Communicator::Communicator(const UniqueId& id, int size, int rank) : Communicator() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  ncclUniqueId raw_id{};
-  std::copy(id.begin(), id.end(), std::begin(raw_id.internal));
-  check(ncclCommInitRankConfig(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
-}
-
 Communicator::~Communicator() { abort(); }
 
-bool Communicator::settled(CallSite site) {
-  if (raw_ == nullptr || !performs("ncclCommGetAsyncError", site)) return true;
-  ncclResult_t state = ncclSuccess;
-  check(ncclCommGetAsyncError(raw_, &state), "ncclCommGetAsyncError", raw_);
-  check(state, "NCCL", raw_);
-  return state != ncclInProgress;
+void Communicator::make(const UniqueId& id, int size, int rank) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  ncclUniqueId raw_id{};
+  std::copy(id.begin(), id.end(), std::begin(raw_id.internal));
+  complete(ncclCommInitRankConfig(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
 }
 
-void Communicator::finalize() {
-  if (raw_ == nullptr) return;
-  check(ncclCommFinalize(raw_), "ncclCommFinalize", raw_);
+void Communicator::complete(ncclResult_t result, const char* call) const {
+  while (result == ncclInProgress) {
+    std::this_thread::yield();
+    const ncclResult_t asked = ncclCommGetAsyncError(raw(), &result);
+    if (asked != ncclSuccess) result = asked;
+  }
+  check(result, call, __atomic_load_n(&raw_, __ATOMIC_ACQUIRE));
 }
+
+ncclComm_t Communicator::raw() const {
+  const ncclComm_t raw = __atomic_load_n(&raw_, __ATOMIC_ACQUIRE);
+  if (raw == nullptr) throw Error(ErrorCode::transport, "NCCL's communicator has been aborted");
+  return raw;
+}
+
+void Communicator::look() const {
+  const ncclComm_t raw = __atomic_load_n(&raw_, __ATOMIC_ACQUIRE);
+  if (raw == nullptr) return;
+  ncclResult_t state = ncclSuccess;
+  check(ncclCommGetAsyncError(raw, &state), "ncclCommGetAsyncError", raw);
+  check(state, "NCCL", raw);
+}
+
+void Communicator::finalize() { complete(ncclCommFinalize(raw()), "ncclCommFinalize"); }
 
 void Communicator::destroy() {
-  if (raw_ != nullptr) check(ncclCommDestroy(std::exchange(raw_, nullptr)), "ncclCommDestroy");
+  const ncclComm_t own = __atomic_exchange_n(&raw_, nullptr, __ATOMIC_ACQ_REL);
+  if (own != nullptr) check(ncclCommDestroy(own), "ncclCommDestroy");
 }
 
 void Communicator::abort() noexcept {
-  if (raw_ == nullptr) return;
-  const ncclComm_t raw = std::exchange(raw_, nullptr);
-  if (!is_unloaded()) forgive(ncclCommAbort(raw));
+  const ncclComm_t own = __atomic_exchange_n(&raw_, nullptr, __ATOMIC_ACQ_REL);
+  if (own != nullptr && !is_unloaded()) forgive(ncclCommAbort(own));
 }
 
 void Communicator::all_reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                               cudaStream_t stream) {
-  check(ncclAllReduce(from, to, count, type, op, raw_, stream), "ncclAllReduce", raw_);
+  complete(ncclAllReduce(from, to, count, type, op, raw(), stream), "ncclAllReduce");
 }
 
 void Communicator::reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                           cudaStream_t stream) {
-  check(ncclReduce(from, to, count, type, op, root, raw_, stream), "ncclReduce", raw_);
+  complete(ncclReduce(from, to, count, type, op, root, raw(), stream), "ncclReduce");
 }
 
 void Communicator::all_gather(const void* from, void* to, std::size_t count, ncclDataType_t type, cudaStream_t stream) {
-  check(ncclAllGather(from, to, count, type, raw_, stream), "ncclAllGather", raw_);
+  complete(ncclAllGather(from, to, count, type, raw(), stream), "ncclAllGather");
 }
 
 void Communicator::broadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
                              cudaStream_t stream) {
-  check(ncclBroadcast(from, to, count, type, root, raw_, stream), "ncclBroadcast", raw_);
+  complete(ncclBroadcast(from, to, count, type, root, raw(), stream), "ncclBroadcast");
 }
 
 void Communicator::reduce_scatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                                   cudaStream_t stream) {
-  check(ncclReduceScatter(from, to, count, type, op, raw_, stream), "ncclReduceScatter", raw_);
+  complete(ncclReduceScatter(from, to, count, type, op, raw(), stream), "ncclReduceScatter");
 }
 
 void Communicator::send(const void* from, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream) {
-  check(ncclSend(from, count, type, peer, raw_, stream), "ncclSend", raw_);
+  complete(ncclSend(from, count, type, peer, raw(), stream), "ncclSend");
 }
 
 void Communicator::receive(void* to, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream) {
-  check(ncclRecv(to, count, type, peer, raw_, stream), "ncclRecv", raw_);
+  complete(ncclRecv(to, count, type, peer, raw(), stream), "ncclRecv");
 }
 
 // ---------------------------------------------------------------- memory
@@ -147,8 +162,8 @@ CollectiveMemory::~CollectiveMemory() {
 
 Registration::Registration(Communicator& communicator, const CollectiveMemory& memory) : communicator_(communicator) {
 #ifdef KOLO_NCCL_HAS_MEMORY
-  check(ncclCommRegister(communicator.raw_, memory.data(), memory.size(), &handle_), "ncclCommRegister",
-        communicator.raw_);
+  communicator.complete(ncclCommRegister(communicator.raw(), memory.data(), memory.size(), &handle_),
+                        "ncclCommRegister");
 #else
   static_cast<void>(memory);
 #endif

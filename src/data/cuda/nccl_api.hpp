@@ -3,9 +3,12 @@
 // Every call of NCCL that Kolo makes, in C++ manners: results checked, failures thrown as an Error(transport) that
 // names the call and has NCCL's own text. Nothing here decides anything.
 //
-// Communicators are non-blocking: a call on one, a registration of memory, or the end of a group may only have begun
-// when it returns. `settled` says when it is through; until then nothing but `settled` and `abort` may be called, and
-// no event be recorded behind it. One thread at a time; `abort` too.
+// Communicators are blocking: what a call asks for is on the stream when it returns, launched by the thread that
+// called, in its mode of capture. (On a non-blocking one NCCL makes a thread for every group, which launches later, and
+// whose calls may end a program's capture.) A call may therefore wait for the other ranks: to make a communicator, to
+// end it, and while NCCL connects for a collective of a kind and size that this one has not had. One thread at a time
+// makes calls; `abort` alone may come beside them. (Where NCCL_COMM_BLOCKING makes them non-blocking all the same,
+// calls wait here for what NCCL's thread does.)
 #pragma once
 
 #include <nccl.h>
@@ -27,39 +30,43 @@ using UniqueId = std::array<char, NCCL_UNIQUE_ID_BYTES>;
 /// A name for a new communicator, made by one rank and given to all.
 [[nodiscard]] UniqueId make_unique_id();
 
-/// Between its beginning and `end` calls are gathered, and run as one. Of the calling thread.
+class Communicator;
+
+/// Between its beginning and `end` calls on one communicator are gathered, and run as one. Of the calling thread.
 class GroupedCalls {
  public:
-  GroupedCalls();
-  /// Throws; the group has ended all the same. Not settled afterwards.
+  explicit GroupedCalls(Communicator& communicator);
+  /// Throws; the group has ended all the same.
   void end();
   ~GroupedCalls();  ///< ends it, when an exception leaves it open
   GroupedCalls(const GroupedCalls&) = delete;
   GroupedCalls& operator=(const GroupedCalls&) = delete;
 
  private:
+  Communicator& communicator_;
   bool open_ = true;
 };
 
 class Communicator {
  public:
-  /// Begins to make one on the current device; every rank does. Not settled afterwards.
-  Communicator(const UniqueId& id, int size, int rank);
+  Communicator() noexcept = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   /// Aborts it unless it was finished or aborted.
   ~Communicator();
 
-  /// False while the last call is still under way. Throws what went wrong since, here or at a peer.
-  [[nodiscard]] bool settled(CallSite site = CallSite::here());
-  /// Begins to end it in peace, together with its peers; to be called when all its work on the device is done. Not
-  /// settled afterwards.
+  /// Makes it on the current device; every rank does, and waits for the others.
+  void make(const UniqueId& id, int size, int rank);
+  /// Throws what went wrong since, here or at a peer.
+  void look() const;
+  /// Ends it in peace, together with its peers; to be called when all its work on the device is done.
   void finalize();
-  /// After `finalize` has settled.
+  /// After `finalize`.
   void destroy();
   /// Ends it at once, and its kernels, which may be waiting for a rank that will never come. Blocks until they have
   /// ended, and may wait for all that runs on the device: of several communicators there one must not wait for the end
-  /// of another's. Any thread.
+  /// of another's. Any thread: a call of another one that waits for peers fails then. Nothing where NCCL has not come
+  /// to know the communicator yet: to be called again, as long as such a call waits.
   void abort() noexcept;
 
   // What follows goes to `stream`. `count` is in elements of `type`.
@@ -78,9 +85,13 @@ class Communicator {
   void receive(void* to, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream);
 
  private:
+  friend class GroupedCalls;
   friend class Registration;
-  Communicator() noexcept = default;  // the others begin with it, so that what they leave is aborted when they throw
-  ncclComm_t raw_ = nullptr;
+  /// Throws when it has been aborted.
+  [[nodiscard]] ncclComm_t raw() const;
+  /// What a call has returned; waits for one that has only begun.
+  void complete(ncclResult_t result, const char* call) const;
+  ncclComm_t raw_ = nullptr;  // NCCL writes it while it makes the communicator, and `abort` reads it then
 };
 
 /// Memory of the current device as NCCL likes it best. Movable.
@@ -104,9 +115,8 @@ class CollectiveMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Tells a settled communicator about memory, so that peers may reach into it instead of copying through NCCL's own.
-/// Not settled afterwards. Does nothing where the NCCL of this build cannot (before 2.19). Ends before the communicator
-/// and the memory do, while the communicator is settled or was aborted.
+/// Tells a communicator about memory, so that peers may reach into it instead of copying through NCCL's own. Does
+/// nothing where the NCCL of this build cannot (before 2.19). Ends before the communicator and the memory do.
 class Registration {
  public:
   Registration(Communicator& communicator, const CollectiveMemory& memory);

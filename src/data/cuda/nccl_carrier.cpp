@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include <kolo/error.hpp>
 
@@ -13,6 +15,12 @@
 
 namespace kolo::cuda {
 namespace {
+
+/// How many forms of steps a communicator remembers: a job whose steps never repeat must not fill its memory with them.
+constexpr std::size_t kMostForms = 4096;
+constexpr std::uint64_t kMix = 0x9e3779b97f4a7c15U;
+/// How long who wants to abort waits for the worker to come back by itself, before each try.
+constexpr std::chrono::milliseconds kLook{50};
 
 /// By DType; nothing: NCCL has no such type.
 constexpr std::array<std::optional<ncclDataType_t>, kDTypeCount> kNcclTypes{
@@ -32,50 +40,130 @@ ncclRedOp_t nccl_op(ReduceOp op) {
 
 bool nccl_reduces(DType dtype) noexcept { return nccl_type(dtype).has_value(); }
 
-NcclCarrier::NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono::nanoseconds patience)
-    : device_(current_device()), patience_(patience), packed_(slots), reduced_(slots) {
+NcclCarrier::NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono::nanoseconds patience,
+                         const std::function<void()>& ring)
+    : device_(current_device()), patience_(patience), ring_(ring), packed_(slots), reduced_(slots),
+      aborter_("kolo-abort", device_), worker_("kolo-nccl", device_) {
   memory_.reserve(slots);
   for (std::size_t i = 0; i < slots; ++i) memory_.emplace_back(slot_bytes);
 }
 
-NcclLink& NcclCarrier::connect(const UniqueId& id, int rank, int size) {
-  links_.push_back(std::make_unique<NcclLink>(id, rank, size));
-  return *links_.back();
+NcclCarrier::~NcclCarrier() { abort(); }
+
+// ---------------------------------------------------------------- the worker
+
+/// One task at a time: it may use everything here but the mutex's, and the driver leaves that alone until it is done.
+void NcclCarrier::hand_over(std::function<void()> task) {
+  busy_.store(true, std::memory_order_relaxed);
+  try {
+    worker_.run([this, task = std::move(task)] { work(task); });
+  } catch (...) {
+    busy_.store(false, std::memory_order_relaxed);
+    throw;
+  }
+}
+
+void NcclCarrier::work(const std::function<void()>& task) noexcept {
+  bool begins = false;
+  {
+    const base::MutexLock lock(mutex_);
+    begins = !aborted_;
+  }
+  if (begins) {
+    try {
+      task();
+    } catch (const Error& error) {
+      failure_ = error.status();
+    } catch (const std::exception& error) {
+      failure_ = Status(ErrorCode::transport, error.what());
+    }
+  }
+  {
+    const base::MutexLock lock(mutex_);
+    busy_.store(false, std::memory_order_release);
+    changed_.notify_all();
+  }
+  ring_();
+}
+
+bool NcclCarrier::is_idle() {
+  if (busy_.load(std::memory_order_acquire)) return false;
+  if (!failure_.ok()) throw Error(std::exchange(failure_, Status()));
+  return true;
+}
+
+bool NcclCarrier::is_idle_by(base::Time until) {
+  const base::MutexLock lock(mutex_);
+  while (busy_.load(std::memory_order_acquire)) {
+    if (!changed_.wait_until(mutex_, std::min(until, base::now() + kLook)) && base::now() >= until) return false;
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------- communicators
+
+NcclLink& NcclCarrier::connect(const UniqueId& id, const data::DeviceSet& set) {
+  links_.push_back(std::make_unique<NcclLink>());
+  NcclLink& link = *links_.back();
+  link.members = set.members;
+  link.since = base::now();
+  hand_over([this, &link, id, rank = set.rank, size = set.size] {
+    try {
+      link.communicator.make(id, size, rank);
+      tell_of_memory(link);
+    } catch (const Error& error) {
+      link.failure = error.status();
+      link.communicator.abort();  // so that no other rank waits for this one
+    }
+  });
+  return link;
 }
 
 bool NcclCarrier::connected(NcclLink& link) {
-  while (link.communicator.settled()) {
-    if (!register_next(link)) return true;
-  }
-  return false;
+  if (link.stage == NcclLink::Stage::making && is_idle()) link.stage = NcclLink::Stage::made;
+  return link.stage == NcclLink::Stage::made;
 }
 
-bool NcclCarrier::end(NcclLink& link) {
-  if (!link.ends) {
-    link.regions.clear();
-    link.slots.clear();
-    link.communicator.finalize();
-    link.ends = true;
+void NcclCarrier::give_up(NcclLink& link) {
+  link.since = base::now();
+  link.is_given_up = true;
+  aborter_.run([&communicator = link.communicator] { communicator.abort(); });
+}
+
+bool NcclCarrier::end(NcclLink& link, bool in_peace) {
+  if (!is_idle()) return false;
+  if (link.stage != NcclLink::Stage::ending) {
+    link.stage = NcclLink::Stage::ending;
+    hand_over([&link, in_peace] {
+      if (in_peace) return end_in_peace(link);
+      link.regions.clear();
+      link.slots.clear();
+      link.communicator.abort();
+    });
+    return false;
   }
-  if (!link.communicator.settled()) return false;
-  link.communicator.destroy();
   links_.erase(std::find_if(links_.begin(), links_.end(), [&](const auto& known) { return known.get() == &link; }));
   return true;
 }
 
-/// Tells the communicator, which has settled, of memory that it has not been told of; false: there is none.
-bool NcclCarrier::register_next(NcclLink& link) {
-  if (link.slots.size() < memory_.size()) {
+void NcclCarrier::end_in_peace(NcclLink& link) {
+  link.regions.clear();
+  link.slots.clear();
+  link.communicator.finalize();
+  link.communicator.destroy();
+}
+
+/// Tells the communicator of memory that it has not been told of, and that all its ranks have: NCCL may not know of it
+/// on some of them.
+void NcclCarrier::tell_of_memory(NcclLink& link) {
+  while (link.slots.size() < memory_.size()) {
     link.slots.push_back(std::make_unique<Registration>(link.communicator, memory_[link.slots.size()]));
-    return true;
   }
   for (const Region* region : regions_) {
+    if (!region->is_shared_by(link.members)) continue;
     std::unique_ptr<Registration>& known = link.regions[region];
-    if (known) continue;
-    known = std::make_unique<Registration>(link.communicator, region->for_nccl());
-    return true;
+    if (!known) known = std::make_unique<Registration>(link.communicator, region->for_nccl());
   }
-  return false;
 }
 
 void NcclCarrier::adopt(const Region& region) {
@@ -88,50 +176,81 @@ void NcclCarrier::forget(const Region& region) {
   for (const auto& link : links_) link->regions.erase(&region);
 }
 
-void NcclCarrier::collect(const Load& load, const OwnStream& stream) {
-  packed_[load.slot].record(stream.raw());
-  packed_[load.slot].hold_back(stream_.raw());
-}
+// ---------------------------------------------------------------- loads
 
-bool NcclCarrier::may_carry(const Load& load) {
-  while (carried(load)) {
-    if (!regions_are_new_) return true;
-    const auto told =
-        std::find_if(links_.begin(), links_.end(), [&](const auto& link) { return register_next(*link); });
-    regions_are_new_ = told != links_.end();
-    if (regions_are_new_) unsettled_ = told->get();
-  }
+void NcclCarrier::collect(const Load& load, const OwnStream& stream) { packed_[load.slot].record(stream.raw()); }
+
+bool NcclCarrier::may_carry(const Load& /*load*/) {
+  if (!is_idle()) return false;
+  if (!std::exchange(regions_are_new_, false)) return true;
+  hand_over([this] {
+    for (const auto& link : links_) tell_of_memory(*link);
+  });
   return false;
 }
 
 void NcclCarrier::carry(const Load& load) {
-  if (load.step->calls.empty()) return;
-  GroupedCalls calls;
-  for (const Call& one : load.step->calls) call(one, load.set->link->communicator, load.memory);
-  calls.end();
-  unsettled_ = load.set->link;
+  NcclLink& link = *load.set->link;
+  if (link.forms.size() >= kMostForms) link.forms.clear();
+  if (load.step->calls.empty() || !link.forms.insert(form_of(load)).second) return give(load);
+  hand_over([this, load] { give(load); });
 }
 
-bool NcclCarrier::carried(const Load& load) {
-  NcclLink* const asked = unsettled_ != nullptr ? unsettled_ : load.set->link;
-  if (!asked->communicator.settled()) return false;
-  unsettled_ = nullptr;
-  return true;
-}
+bool NcclCarrier::carried(const Load& /*load*/) { return is_idle(); }
 
-/// All of them are asked, whatever the first says: each may have an error to tell of.
-bool NcclCarrier::all_settled() {
-  bool all = true;
-  for (const auto& link : links_) all = link->communicator.settled() && all;
-  return all;
+/// All of them are asked, whatever the first says: each may have an error to tell of. Of a peer that is lost while a
+/// collective runs on the device NCCL tells only who asks.
+void NcclCarrier::look() {
+  if (!is_idle()) return;  // what the worker waits for ends with that error, too
+  std::exception_ptr first;
+  for (const auto& link : links_) {
+    try {
+      link->communicator.look();
+    } catch (const Error&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
-
-/// Of a peer that is lost while a collective runs on the device NCCL tells only who asks.
-void NcclCarrier::look() { static_cast<void>(all_settled()); }
 
 void NcclCarrier::deliver(const Load& load, const OwnStream& stream) {
   reduced_[load.slot].record(stream_.raw());
   reduced_[load.slot].hold_back(stream.raw());
+}
+
+/// Only now is the stream held back behind the pack, when all that was carried before is on it.
+void NcclCarrier::give(const Load& load) {
+  if (!load.alone) packed_[load.slot].hold_back(stream_.raw());
+  const std::vector<Call>& calls = load.step->calls;
+  Communicator& communicator = load.set->link->communicator;
+  if (calls.size() == 1) return call(calls.front(), communicator, load.memory);
+  if (calls.empty()) return;
+  GroupedCalls group(communicator);
+  for (const Call& one : calls) call(one, communicator, load.memory);
+  group.end();
+}
+
+/// What decides by which connections NCCL carries a step, and which memory of ours they reach into.
+std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
+  std::uint64_t form = load.step->calls.size();
+  const auto add = [&form](std::uint64_t value) { form = (form ^ value) * kMix + (form >> 29U); };
+  const auto place_of = [this, &load](const std::byte* data) -> std::uint64_t {
+    if (data == nullptr) return load.slot + 1;
+    const bool is_known = std::any_of(regions_.begin(), regions_.end(), [data](const Region* region) {
+      const std::byte* const begin = region->for_nccl().data();
+      return data >= begin && data < begin + region->bytes();
+    });
+    return is_known ? reinterpret_cast<std::uintptr_t>(data) : 0;
+  };
+  for (const Call& one : load.step->calls) {
+    add(static_cast<std::uint64_t>(one.kind) << 24U | static_cast<std::uint64_t>(one.dtype) << 16U |
+        static_cast<std::uint64_t>(one.op) << 8U | static_cast<std::uint64_t>(one.from == one.to));
+    add(one.count);
+    add(static_cast<std::uint64_t>(one.peer));
+    add(place_of(one.from));
+    add(place_of(one.to));
+  }
+  return form;
 }
 
 void NcclCarrier::call(const Call& call, Communicator& communicator, std::byte* slot) {
@@ -165,9 +284,11 @@ void NcclCarrier::call(const Call& call, Communicator& communicator, std::byte* 
   KOLO_UNREACHABLE();
 }
 
+// ---------------------------------------------------------------- the end
+
 /// To end a communicator NCCL frees memory, which waits for the kernels of the others, too: so each has a thread, and
 /// all hear of the end before one waits.
-void NcclCarrier::abort() noexcept {
+void NcclCarrier::abort_all() noexcept {
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < links_.size(); ++i) {
     try {
@@ -187,8 +308,19 @@ void NcclCarrier::abort() noexcept {
     if (i == 0 || i > threads.size()) links_[i]->communicator.abort();
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+/// The worker has a moment to end by itself: NCCL frees what its call uses. One that is still there then waits for a
+/// rank, and comes back when its communicator is aborted; if that was not known yet, when it is aborted again.
+void NcclCarrier::abort() noexcept {
+  {
+    const base::MutexLock lock(mutex_);
+    aborted_ = true;
+  }
+  while (!is_idle_by(base::now() + kLook)) abort_all();
+  abort_all();
+  failure_ = Status();
   links_.clear();
-  unsettled_ = nullptr;
   try {
     stream_.synchronize();
   } catch (const Error&) {
@@ -197,25 +329,14 @@ void NcclCarrier::abort() noexcept {
 }
 
 bool NcclCarrier::leave() {
+  if (links_.empty()) return true;
   const base::Time until = base::now() + patience_;
-  if (!all_settled_before(until)) return false;
-  for (const auto& link : links_) {
-    link->regions.clear();
-    link->slots.clear();
-    if (!link->ends) link->communicator.finalize();
-    link->ends = true;
-  }
-  if (!all_settled_before(until)) return false;
-  for (const auto& link : links_) link->communicator.destroy();
+  if (!is_idle_by(until)) return false;
+  hand_over([this] {
+    for (const auto& link : links_) end_in_peace(*link);
+  });
+  if (!is_idle_by(until) || !is_idle()) return false;
   links_.clear();
-  return true;
-}
-
-bool NcclCarrier::all_settled_before(base::Time until) {
-  while (!all_settled()) {
-    if (base::now() >= until) return false;
-    std::this_thread::yield();
-  }
   return true;
 }
 

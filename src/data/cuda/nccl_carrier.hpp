@@ -3,48 +3,67 @@
 // A step's collectives by NCCL: one group, on a stream of their own, so that the next step is packed meanwhile. Each
 // process set has a communicator.
 //
-// Order. All communicators share the stream, and one step at a time is being given to NCCL: a communicator puts its
-// kernels on the stream only when it has settled, and those of another would overtake them. So the kernels of all sets
-// run one after another, on each rank in the order in which the steps are carried, which is the log's. Then none can
-// wait for a rank whose device is occupied by one that waits for this rank.
+// Order. All communicators share the stream, and one step at a time is given to NCCL. So the kernels of all sets run
+// one after another, on each rank in the order in which the steps are carried, which is the log's. Then none can wait
+// for a rank whose device is occupied by one that waits for this rank.
+//
+// Threads. A call into NCCL may wait for other ranks: where a communicator is made or ended, and where NCCL connects,
+// which it does for the first collective of each kind and size. One of them may be dead. Such calls are made by a
+// thread of their own, the *worker*, one at a time, while the driver goes on with everything else: `is_idle` says when
+// it is done. A step of a form that the communicator has carried before waits for nobody; the driver gives it itself.
 //
 // Making and ending a communicator allocates and frees memory of the device, which waits for what runs there, and may
 // wait for the peers: it is done while nothing of ours is on the device (CudaBackend).
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 #include "data/cuda/carrier.hpp"
 #include "data/cuda/nccl_api.hpp"
+#include "data/cuda/worker.hpp"
 
 namespace kolo::cuda {
 
 /// A process set's communicator, and the memory that it has been told of.
 struct NcclLink {
-  NcclLink(const UniqueId& id, int rank, int size) : communicator(id, size, rank) {}
+  std::vector<int> members;  ///< as ranks of the world; empty: all
   Communicator communicator;
   std::vector<std::unique_ptr<Registration>> slots;
   std::map<const Region*, std::unique_ptr<Registration>> regions;
-  bool ends = false;
+  std::unordered_set<std::uint64_t> forms;  ///< of the steps that it has carried
+  Status failure;                           ///< why it could not be made
+  base::Time since{};                       ///< when that began, or was given up last
+  bool is_given_up = false;                 ///< so the failure is no news of this rank's
+  enum class Stage : std::uint8_t { making, made, ending, ended } stage = Stage::making;  ///< the driver's
 };
 
 class NcclCarrier final : public Carrier {
  public:
-  /// Allocates. The device is current.
-  NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono::nanoseconds patience);
+  /// Allocates. The device is current. `ring` wakes the engine when the worker has done something.
+  NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono::nanoseconds patience,
+              const std::function<void()>& ring);
+  ~NcclCarrier() override;
   /// Begins to make the communicator of a set, by an id that one of its ranks has brought: all of them do, while no
-  /// load is under way. No load of the set is carried before `connected`. It lasts until `end`, or until the carrier
-  /// leaves.
-  [[nodiscard]] NcclLink& connect(const UniqueId& id, int rank, int size);
+  /// load is under way. It lasts until `end`, or until the carrier leaves.
+  [[nodiscard]] NcclLink& connect(const UniqueId& id, const data::DeviceSet& set);
+  /// Whether it has been made, or could not be (NcclLink::failure). No load of the set is carried before.
   [[nodiscard]] bool connected(NcclLink& link);
+  /// It takes too long: some rank may never come, as NCCL has failed there, and NCCL waits for ever. Fails soon.
+  void give_up(NcclLink& link);
   /// Ends it, together with its other ranks, while no load is under way: to be called until it is true; then the link
-  /// is no more.
-  [[nodiscard]] bool end(NcclLink& link);
+  /// is no more. `in_peace`: false where not all ranks have it.
+  [[nodiscard]] bool end(NcclLink& link, bool in_peace = true);
 
+  [[nodiscard]] const OwnStream* stream() const noexcept override { return &stream_; }
   [[nodiscard]] std::byte* slot(std::size_t index) const noexcept override { return memory_[index].data(); }
   void adopt(const Region& region) override;
   void forget(const Region& region) override;
@@ -58,21 +77,38 @@ class NcclCarrier final : public Carrier {
   [[nodiscard]] bool leave() override;
 
  private:
+  void give(const Load& load);
   void call(const Call& call, Communicator& communicator, std::byte* slot);
-  [[nodiscard]] bool register_next(NcclLink& link);
-  [[nodiscard]] bool all_settled();
-  [[nodiscard]] bool all_settled_before(base::Time until);
+  [[nodiscard]] std::uint64_t form_of(const Load& load) const noexcept;
+  void tell_of_memory(NcclLink& link);
+  static void end_in_peace(NcclLink& link);
+
+  // -- the worker
+  void hand_over(std::function<void()> task);
+  void work(const std::function<void()>& task) noexcept;
+  /// Throws what the last task has thrown.
+  [[nodiscard]] bool is_idle();
+  [[nodiscard]] bool is_idle_by(base::Time until);
+  void abort_all() noexcept;
 
   const int device_;
   const std::chrono::nanoseconds patience_;
+  const std::function<void()>& ring_;
   std::vector<CollectiveMemory> memory_;
   std::vector<Event> packed_;   // by slot
   std::vector<Event> reduced_;  // by slot
   OwnStream stream_;
   std::vector<std::unique_ptr<NcclLink>> links_;
-  NcclLink* unsettled_ = nullptr;  // the one of them that has been called last, until it has settled
   std::vector<const Region*> regions_;
   bool regions_are_new_ = false;  // to some link
+
+  base::Mutex mutex_;
+  base::ConditionVariable changed_;
+  bool aborted_ KOLO_GUARDED_BY(mutex_) = false;  // the worker begins nothing any more
+  std::atomic<bool> busy_{false};                 // the worker has a task
+  Status failure_;                                // of the last one, written before `busy_`
+  Worker aborter_;
+  Worker worker_;  // these last: they end before all that they use
 };
 
 /// Whether NCCL has reductions of this type (bool: as bytes of 0 and 1).

@@ -28,6 +28,7 @@ struct CudaBackend::OpenJob {
   bool planned = false;
   std::optional<StepPlanner> planner;
   std::vector<Step> steps;
+  bool alone = false;  // small: all of it on the carrier's stream
   std::size_t packed_steps = 0;
   std::shared_ptr<const PooledEvent> end;  // recorded behind the last unpack
   std::vector<Uneven> uneven;  // of runs whose rows differ by rank, while the ranks tell each other about them

@@ -9,8 +9,8 @@ namespace kolo::cuda {
 Region::~Region() {
   try {
     const DeviceGuard guard(device_);
+    plain_memory_.free_when_idle();  // kernels of the program may read the arena; NCCL frees without waiting for them
     nccl_memory_ = CollectiveMemory();
-    plain_memory_ = DeviceMemory();
   } catch (const Error&) {
     // The device has failed, and its memory with it.
   }
@@ -22,6 +22,7 @@ void Region::allocate(bool for_nccl, cudaStream_t stream) noexcept {
     std::byte* data = nullptr;
     if (for_nccl) {
       nccl_memory_ = CollectiveMemory(bytes_);
+      plain_memory_ = DeviceMemory(1);
       data = nccl_memory_.data();
     } else {
       plain_memory_ = DeviceMemory(bytes_);

@@ -2,7 +2,8 @@
 //
 // What a rank has on its device of a process set that it is a member of. The set's members meet by themselves, in the
 // first batch of the set on a device: they tell each other over a data plane of their own what they use and lack
-// (meeting.hpp), and with NCCL make a communicator. The device's memory and streams are the rank's, for all its sets.
+// (meeting.hpp), and with NCCL make a communicator, and tell each other whether they could. The device's memory and
+// streams are the rank's, for all its sets.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct NcclLink;
 
 /// The driver's.
 struct SetOnDevice {
-  enum class Stage : std::uint8_t { unused, meeting, connecting, ready, failed };
+  /// `confirming`: they tell each other whether they have connected; `dropping`: one has not.
+  enum class Stage : std::uint8_t { unused, meeting, connecting, confirming, dropping, ready, failed };
 
   explicit SetOnDevice(data::DeviceSet which) : is(std::move(which)) {}
   void make_plane() {
@@ -34,6 +36,7 @@ struct SetOnDevice {
 
   const data::DeviceSet is;
   Stage stage = Stage::unused;
+  std::uint64_t slots_taken = 0;     ///< by steps so far, as many on all ranks: whose turn a slot is
   Status failure;                    ///< of every batch, once the set has failed
   std::optional<HostPlane> plane;    ///< from its first batch on; each of them in the order of the set's batches
   std::optional<Exchange> exchange;  ///< over the plane

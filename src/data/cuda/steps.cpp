@@ -162,8 +162,8 @@ Step& StepPlanner::step_with_room(const Segment& part) {
 }
 
 bool StepPlanner::is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept {
-  return limits_.direct && piece.place != 0 && piece.elements > 0 && core::traits_of(run.kind).in_arena &&
-         run.prescale == 1.0 && run.dtype != DType::boolean && !casts(run);
+  return limits_.direct && core::DevicePlace(piece.place).is_exact() && piece.elements > 0 &&
+         core::traits_of(run.kind).in_arena && run.prescale == 1.0 && run.dtype != DType::boolean && !casts(run);
 }
 
 /// Neighbours in an arena are one collective. Behind a tensor with which an allocation ends, zeroes up to the next
@@ -200,9 +200,18 @@ void StepPlanner::reduce_in_arena(const data::Run& run) {
   if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
 }
 
-bool StepPlanner::is_direct(const data::Run& run, std::uint64_t bytes) const noexcept {
+bool StepPlanner::is_direct(const data::Run& run, std::uint64_t bytes, bool is_lone) const noexcept {
   return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && !casts(run) &&
-         bytes >= limits_.direct_bytes;
+         (is_lone || bytes >= limits_.direct_bytes);
+}
+
+bool StepPlanner::has_lone_piece(const data::Run& run) const noexcept {
+  std::size_t small = 0;
+  for (const data::Piece& piece : run.pieces) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
+    if (bytes > 0 && bytes < limits_.direct_bytes && !is_in_arena(run, piece)) ++small;
+  }
+  return small <= 1;
 }
 
 void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
@@ -223,6 +232,7 @@ void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
     step.calls.back().count += rounded(now.bytes_in_slot()) / size_of(step.calls.back().dtype);
     step.slot_bytes += rounded(now.bytes_in_slot());
     step.chunks += chunks_in(now.bytes);
+    step.moved_bytes += now.bytes;
     step.segments.push_back(now);
   }
 }
@@ -252,6 +262,7 @@ void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call:
     const std::uint64_t room = (limits_.chunks - step.chunks) * kChunkBytes;
     step.segments.push_back(cut(rest, std::min(rest.bytes, room)));
     step.chunks += chunks_in(step.segments.back().bytes);
+    step.moved_bytes += step.segments.back().bytes;
   }
 }
 
@@ -269,6 +280,7 @@ void StepPlanner::broadcast_in_slot(Segment part, std::uint64_t most, int root) 
     step.calls.push_back(call);
     step.slot_bytes += rounded(now.bytes);
     step.chunks += chunks_in(now.bytes);
+    step.moved_bytes += now.bytes;
     if (now.packs || now.unpacks) step.segments.push_back(now);
   }
 }

@@ -5,7 +5,8 @@
 // A step packs some tensors (or parts of them) into one slot, runs a few collectives as one group, and unpacks. What is
 // small goes through the slot, where all that is reduced in the same way is one collective; what is large is reduced
 // where it lies, if the backend can ("direct"), because packing it would cost two more passes over memory and save one
-// launch. Tensors in an arena are reduced there whatever their size, and neighbours by one collective over all of them.
+// launch; so is, whatever its size, what would be alone in its call. Tensors in an arena are reduced there whatever
+// their size, and neighbours by one collective over all of them.
 // A batch that is larger than a slot becomes several steps, which overlap as those of several batches do.
 //
 // Who scales. A carrier that can (the CPU) does all of it, and so accumulates 16-bit floats in float32 and rounds them
@@ -78,8 +79,9 @@ struct Call {
 struct Step {
   std::vector<Segment> segments;
   std::vector<Call> calls;
-  std::uint64_t slot_bytes = 0;  ///< how much of the slot is used
-  std::size_t chunks = 0;        ///< of the segments, and of what this rank neither packs nor unpacks but others do
+  std::uint64_t slot_bytes = 0;   ///< how much of the slot is used
+  std::size_t chunks = 0;         ///< of the segments, and of what this rank neither packs nor unpacks but others do
+  std::uint64_t moved_bytes = 0;  ///< likewise
   [[nodiscard]] bool packs() const noexcept;
   [[nodiscard]] bool unpacks() const noexcept;
 };
@@ -118,7 +120,10 @@ class StepPlanner {
   [[nodiscard]] const StepLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] Segment segment_of(const data::Run& run, const data::Piece& piece) const noexcept;
   /// Whether so many bytes are reduced where they lie: what must be changed before it is reduced goes through a slot.
-  [[nodiscard]] bool is_direct(const data::Run& run, std::uint64_t bytes) const noexcept;
+  /// `is_lone`: they would share their call with nothing.
+  [[nodiscard]] bool is_direct(const data::Run& run, std::uint64_t bytes, bool is_lone) const noexcept;
+  /// Whether at most one piece of the run is too small to be reduced where it lies for its size, or its place.
+  [[nodiscard]] bool has_lone_piece(const data::Run& run) const noexcept;
   /// Reduces a tensor, or a part of one, through slots: one call with what the run has reduced there just before. For
   /// all ranks, or for the root of a run that has one.
   void reduce_in_slot(const data::Run& run, Segment part);

@@ -3,21 +3,107 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "base/check.hpp"
 #include "data/cuda/device.hpp"
 
 namespace kolo::cuda {
+namespace {
 
-void Table::fill(const std::vector<Segment>& segments, cudaStream_t stream) {
-  segments_ = segments;
-  count_ = 0;
-  host_touches(host_.data(), host_.size(), true, "making a table");
+std::size_t chunks_in(const std::vector<Segment>& segments) noexcept {
+  std::size_t chunks = 0;
+  for (const Segment& segment : segments) chunks += (segment.bytes + kChunkBytes - 1) / kChunkBytes;
+  return chunks;
+}
+
+/// Of what mostly differs between steps.
+std::uint64_t key_of(const std::vector<Segment>& segments) noexcept {
+  constexpr std::uint64_t kMix = 0x9e3779b97f4a7c15U;
+  std::uint64_t key = segments.size();
+  for (const Segment& segment : segments) {
+    key = (key ^ reinterpret_cast<std::uintptr_t>(segment.input)) * kMix;
+    key = (key ^ segment.bytes ^ segment.offset) * kMix;
+  }
+  return key;
+}
+
+}  // namespace
+
+/// Only who wants to make room asks for its last use, which is seldom, so that is recorded then.
+bool Table::is_free() {
+  if (user_ != nullptr) last_use_.record(std::exchange(user_, nullptr)->raw());
+  return last_use_.reached();
+}
+
+Tables::Tables(std::size_t chunks) : chunks_(chunks), device_(chunks * sizeof(Chunk)), host_(chunks * sizeof(Chunk)) {}
+
+Table* Tables::find(const std::vector<Segment>& segments, cudaStream_t stream) {
+  const std::uint64_t key = key_of(segments);
+  const auto [first, last] = by_key_.equal_range(key);
+  const auto found = std::find_if(first, last, [&](const auto& known) { return known.second->segments_ == segments; });
+  Table* table = found != last ? found->second : nullptr;
+  if (table == nullptr) {
+    const std::size_t chunks = chunks_in(segments);
+    KOLO_CHECK(chunks <= chunks_) << "a step of more than " << chunks_ << " chunks";
+    std::size_t begin = 0;
+    while (!find_room(chunks, begin)) {
+      if (!drop_oldest()) return nullptr;
+    }
+    std::unique_ptr<Table> made;
+    if (dropped_.empty()) {
+      made = std::make_unique<Table>();
+    } else {
+      made = std::move(dropped_.back());
+      dropped_.pop_back();
+    }
+    made->begin_ = begin;
+    made->key_ = key;
+    fill(*made, segments, stream);
+    table = made.get();
+    by_key_.emplace(key, table);
+    tables_.emplace(begin, std::move(made));
+    ++made_;
+  }
+  table->number_ = ++uses_;
+  return table;
+}
+
+/// The first gap that is large enough.
+bool Tables::find_room(std::size_t chunks, std::size_t& begin) {
+  begin = 0;
+  for (const auto& [at, table] : tables_) {
+    if (at - begin >= chunks) return true;
+    begin = at + table->count_;
+  }
+  return chunks_ - begin >= chunks;
+}
+
+/// The one that was not used for longest; its memory is the device's until that use is over.
+bool Tables::drop_oldest() {
+  const auto oldest = std::min_element(tables_.begin(), tables_.end(), [](const auto& a, const auto& b) {
+    return a.second->number_ < b.second->number_;
+  });
+  if (!oldest->second->is_free()) return false;
+  const auto [first, last] = by_key_.equal_range(oldest->second->key_);
+  by_key_.erase(std::find_if(first, last, [&](const auto& known) { return known.second == oldest->second.get(); }));
+  dropped_.push_back(std::move(oldest->second));
+  tables_.erase(oldest);
+  return true;
+}
+
+void Tables::fill(Table& table, const std::vector<Segment>& segments, cudaStream_t stream) {
+  std::byte* const host = host_.data() + table.begin_ * sizeof(Chunk);
+  std::byte* const device = device_.data() + table.begin_ * sizeof(Chunk);
+  table.segments_ = segments;
+  table.chunks_ = reinterpret_cast<const Chunk*>(device);
+  table.count_ = 0;
+  const std::size_t bytes = chunks_in(segments) * sizeof(Chunk);
+  host_touches(host, bytes, true, "making a table");
   for (const Segment& segment : segments) {
     for (std::uint64_t done = 0; done < segment.bytes; done += kChunkBytes) {
-      KOLO_CHECK(count_ < capacity_) << "a step of more than " << capacity_ << " chunks";
       const bool packed = segment.offset != kNoOffset;
-      auto* chunk = new (host_.data() + count_ * sizeof(Chunk)) Chunk;
+      auto* chunk = new (host + table.count_ * sizeof(Chunk)) Chunk;
       chunk->input = segment.input == nullptr ? nullptr : segment.input + done;
       chunk->output = segment.output == nullptr ? nullptr : segment.output + done;
       chunk->offset = packed ? segment.offset + done / segment.narrowing() : kNoOffset;
@@ -32,30 +118,10 @@ void Table::fill(const std::vector<Segment>& segments, cudaStream_t stream) {
       chunk->ends = done + chunk->bytes == segment.bytes;
       chunk->takes_part_in_pack = segment.packs;
       chunk->takes_part_in_unpack = segment.unpacks;
-      ++count_;
+      ++table.count_;
     }
   }
-  copy_async(device_.data(), host_.data(), count_ * sizeof(Chunk), stream);
-}
-
-Tables::Tables(std::size_t tables, std::size_t chunks) {
-  tables_.reserve(tables);
-  for (std::size_t i = 0; i < tables; ++i) tables_.push_back(std::make_unique<Table>(chunks));
-}
-
-Table* Tables::find(const std::vector<Segment>& segments, cudaStream_t stream) {
-  const auto same = [&](const std::unique_ptr<Table>& table) { return table->segments_ == segments; };
-  auto found = std::find_if(tables_.begin(), tables_.end(), same);
-  if (found == tables_.end()) {
-    // The one that was not used for longest; its memory is the device's until then.
-    found = std::min_element(tables_.begin(), tables_.end(),
-                             [](const auto& a, const auto& b) { return a->number_ < b->number_; });
-    if (!(*found)->last_use_.reached()) return nullptr;
-    (*found)->fill(segments, stream);
-    ++made_;
-  }
-  (*found)->number_ = ++uses_;
-  return found->get();
+  copy_async(device, host, bytes, stream);
 }
 
 }  // namespace kolo::cuda

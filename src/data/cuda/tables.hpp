@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The chunk tables that pack and unpack work from, on the device. A step that comes again with the same tensors in the
-// same order - as all do once steps repeat - finds its table there. All memory is allocated at the beginning.
+// same order - as all do once steps repeat - finds its table there. A table takes as much of the memory as it has
+// chunks, so those of thousands of small steps have room. All memory is allocated at the beginning.
 //
 // The driver's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "data/cuda/cuda_api.hpp"
@@ -18,41 +22,50 @@ namespace kolo::cuda {
 /// One table on the device, and what it was made from.
 class Table {
  public:
-  explicit Table(std::size_t chunks)
-      : device_(chunks * sizeof(Chunk)), host_(chunks * sizeof(Chunk)), capacity_(chunks) {}
-  [[nodiscard]] const Chunk* chunks() const noexcept { return reinterpret_cast<const Chunk*>(device_.data()); }
+  [[nodiscard]] const Chunk* chunks() const noexcept { return chunks_; }
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
-  /// Says that work given to the stream so far was the last that reads the table.
-  void used(cudaStream_t stream) { last_use_.record(stream); }
+  /// Says that work given to the stream so far was the last that reads the table. Always the same stream.
+  void used(const OwnStream& stream) noexcept { user_ = &stream; }
 
  private:
   friend class Tables;
-  void fill(const std::vector<Segment>& segments, cudaStream_t stream);
+  [[nodiscard]] bool is_free();
 
-  DeviceMemory device_;
-  PinnedMemory host_;
-  const std::size_t capacity_;
+  std::size_t begin_ = 0;  // in the memory, in chunks
+  const Chunk* chunks_ = nullptr;
   std::uint32_t count_ = 0;
+  std::uint64_t key_ = 0;
   std::vector<Segment> segments_;
+  const OwnStream* user_ = nullptr;  // since the event was recorded
   Event last_use_;
   std::uint64_t number_ = 0;  // of its last use among all
 };
 
 class Tables {
  public:
-  /// On the current device.
-  Tables(std::size_t tables, std::size_t chunks);
-  /// The table of these segments; made, and copied by `stream`, unless it is there. Null while all tables are in use.
+  /// Memory for so many chunks, on the current device.
+  explicit Tables(std::size_t chunks);
+  /// The table of these segments; made, and copied by `stream`, unless it is there. Null while those for which it would
+  /// have to make room are in use.
   [[nodiscard]] Table* find(const std::vector<Segment>& segments, cudaStream_t stream);
-  /// What so many take on the device.
-  [[nodiscard]] static std::uint64_t device_bytes(std::size_t tables, std::size_t chunks) noexcept {
-    return std::uint64_t{tables} * chunks * sizeof(Chunk);
+  /// What so many chunks take on the device.
+  [[nodiscard]] static std::uint64_t device_bytes(std::size_t chunks) noexcept {
+    return std::uint64_t{chunks} * sizeof(Chunk);
   }
   /// How often a table had to be made.
   [[nodiscard]] std::uint64_t made() const noexcept { return made_; }
 
  private:
-  std::vector<std::unique_ptr<Table>> tables_;
+  [[nodiscard]] bool find_room(std::size_t chunks, std::size_t& begin);
+  [[nodiscard]] bool drop_oldest();
+  void fill(Table& table, const std::vector<Segment>& segments, cudaStream_t stream);
+
+  const std::size_t chunks_;
+  DeviceMemory device_;
+  PinnedMemory host_;
+  std::map<std::size_t, std::unique_ptr<Table>> tables_;   // by where they begin
+  std::unordered_multimap<std::uint64_t, Table*> by_key_;  // of their segments
+  std::vector<std::unique_ptr<Table>> dropped_;            // to be used again
   std::uint64_t uses_ = 0;
   std::uint64_t made_ = 0;
 };

@@ -409,9 +409,8 @@ TEST_F(Groups, MakeArenasOfTheirOwn) {
                 stream.synchronize();
                 EXPECT_EQ(result, all_of(sum_of(group) + size(group) * round));
                 handle.wait();
-                const bool is_own = group.members() == (one.data() == tensor.data() ? pair : part).members();
                 const bool by_nccl = std::string(backend) == "nccl";
-                EXPECT_EQ(metrics().device_bytes_in_place - before, is_own && by_nccl ? bytes : 0U);
+                EXPECT_EQ(metrics().device_bytes_in_place - before, by_nccl ? bytes : 0U) << "it is alone";
               }
             }
             emulated::acquire_all();
@@ -559,8 +558,8 @@ TEST_F(Groups, AFailureOfNcclEndsTheJobOrChangesNothing) {
     const char* name;
     bool matters;
   };
-  const Api apis[] = {{"ncclGetUniqueId", false}, {"ncclCommInitRankConfig", true}, {"ncclCommGetAsyncError", true},
-                      {"ncclCommRegister", true}, {"ncclAllReduce", true},          {"ncclCommFinalize", true},
+  const Api apis[] = {{"ncclGetUniqueId", false},  {"ncclCommInitRankConfig", false}, {"ncclCommGetAsyncError", true},
+                      {"ncclCommRegister", false}, {"ncclAllReduce", true},           {"ncclCommFinalize", true},
                       {"ncclCommDestroy", true}};
   for (const Api& api : apis) {
     SCOPED_TRACE(api.name);
@@ -595,7 +594,7 @@ TEST_F(Groups, AFailureOfNcclEndsTheJobOrChangesNothing) {
                 allreduce(pair, "x", x.view(), ReduceOp::max);
               } catch (const Error& error) {
                 if (error.code() != ErrorCode::unsupported) throw;
-                EXPECT_EQ(error.status().message().find("rank 1 cannot use its GPU: ncclGetUniqueId failed"), 0U);
+                EXPECT_NE(error.status().message().find(" cannot use its GPU"), std::string::npos) << error.what();
                 ++refusals;
               }
               static_cast<void>(allreduce(kolo::world(), 1, ReduceOp::sum));

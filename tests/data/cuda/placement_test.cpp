@@ -72,8 +72,8 @@ TEST_F(PlacementLog, TensorsOfADeviceSayWhereTheyGo) {
                    "through a fusion buffer, because it is multiplied before it is reduced (prescale)",
                "info: allreduce of \"sent\", 16384" + by_nccl +
                    "through a fusion buffer, because it is sent as another type",
-               "info: allreduce of \"small\", 64" + by_nccl + "through a fusion buffer, because it is smaller than " +
-                   least,
+               "info: allreduce of \"small\", 64" + by_nccl +
+                   "where it lies, because no other tensor would share its collective",
                "info: allreduce of \"truth\", 16" + by_nccl +
                    "through a fusion buffer, because booleans are made 0 or 1 before they are reduced",
                "info: broadcast of \"moved\", 64" + by_nccl + "where it lies, because it is moved, not reduced"}));

@@ -42,5 +42,7 @@ bool performs(const char* /*call*/, CallSite /*site*/) noexcept { return true; }
 void host_touches(const void* /*data*/, std::size_t /*bytes*/, bool /*writes*/, const char* /*what*/) noexcept {}
 void tells_of(cudaEvent_t /*event*/, cudaStream_t /*stream*/) noexcept {}
 void host_was_told() noexcept {}
+void host_passes_on(const void* /*key*/) noexcept {}
+void host_takes_over(const void* /*key*/) noexcept {}
 
 }  // namespace kolo::cuda

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a collective asks of CUDA and NCCL once it has run before: calls that give work to a stream or order it, waits
+// of one stream for another, and changes of thread on the way. The numbers stand in docs/gpu.md.
+#include "tests/data/cuda/rank_device.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/data/cuda/resnet50.hpp"
+
+namespace kolo::cuda::test {
+namespace {
+
+constexpr int kMeasured = 1;  // the rank, and its device: no thread has that one by default
+
+struct Costs {
+  std::size_t cuda = 0;            // calls of CUDA that order or give work, kernel launches among them
+  std::size_t nccl = 0;            // NCCL's
+  std::size_t stream_waits = 0;    // of one stream for another
+  std::size_t thread_changes = 0;  // from one of these calls to the next
+  std::size_t copies = 0;          // of tables, for steps that have not been seen
+  std::size_t bells = 0;
+};
+
+/// What one rank's threads have done for one operation, or one step, from its submission on. Questions (whether an
+/// event has come, whether NCCL has an error, whether a stream is captured) and changes of the current device are not
+/// counted: how many there are is a matter of how long somebody waits.
+Costs costs_of(const std::vector<emulated::TracedCall>& calls) {
+  const std::set<std::string> work{"cudaEventRecord", "cudaStreamWaitEvent", "launch", "cudaMemcpyAsync",
+                                   "cudaLaunchHostFunc"};
+  Costs costs;
+  const emulated::TracedCall* last = nullptr;
+  for (const emulated::TracedCall& call : calls) {
+    const bool is_nccl = call.api.rfind("nccl", 0) == 0 && call.api != "ncclCommGetAsyncError";
+    if (call.device != kMeasured || (!is_nccl && work.count(call.api) == 0)) continue;
+    (is_nccl ? costs.nccl : costs.cuda) += 1;
+    costs.stream_waits += call.api == "cudaStreamWaitEvent" ? 1 : 0;
+    costs.copies += call.api == "cudaMemcpyAsync" ? 1 : 0;
+    costs.bells += call.api == "cudaLaunchHostFunc" ? 1 : 0;
+    if (last != nullptr && last->thread != call.thread) ++costs.thread_changes;
+    last = &call;
+  }
+  return costs;
+}
+
+/// The cheapest of some tries: a thread may happen to be awake for something else.
+Costs cheapest(const std::vector<Costs>& tries) {
+  return *std::min_element(tries.begin(), tries.end(), [](const Costs& a, const Costs& b) {
+    return std::pair(a.cuda + a.nccl, a.thread_changes) < std::pair(b.cuda + b.nccl, b.thread_changes);
+  });
+}
+
+class CostsOf : public CudaTest {
+ protected:
+  /// `start` begins what is measured; it ends when the stream has been made to wait for it. Nothing is measured before
+  /// steps repeat. The tries end with one that is `good`.
+  static Costs measure(const std::function<std::function<std::vector<Handle>()>(const RankStream&)>& prepare,
+                       const Options& with, int most_tries, const std::function<bool(const Costs&)>& good = {}) {
+    constexpr int kWarm = 8;
+    std::vector<Costs> tries;
+    std::atomic<bool> found{false};
+    run_local(
+        2,
+        [&] {
+          bind();
+          const RankStream stream;
+          const auto start = prepare(stream);
+          for (int i = 0; i < kWarm + most_tries; ++i) {
+            stream.synchronize();
+            barrier();
+            if (found) break;
+            const bool measures = i >= kWarm && rank() == kMeasured;
+            if (measures) emulated::trace();
+            std::vector<Handle> handles = start();
+            for (Handle& handle : handles) wait_on(handle, stream);
+            if (measures) {
+              tries.push_back(costs_of(emulated::take_trace()));
+              found = good && good(tries.back());
+            }
+            stream.synchronize();
+            wait_all(handles);
+            end_step();
+          }
+          emulated::acquire_all();
+          barrier();
+        },
+        with);
+    return cheapest(tries);
+  }
+
+  static Costs lone(std::int64_t bytes) {
+    std::vector<std::unique_ptr<DeviceTensor>> tensors(2);
+    const auto prepare = [&](const RankStream& stream) {
+      auto& tensor = tensors[static_cast<std::size_t>(rank())];
+      tensor = std::make_unique<DeviceTensor>(DType::float32, bytes / 4, stream);
+      ok(cudaMemsetAsync(tensor->data(), 0, tensor->bytes(), stream));
+      return [&tensor] {
+        std::vector<Handle> handles;
+        handles.push_back(allreduce_async("x", tensor->view()));
+        return handles;
+      };
+    };
+    // On a busy machine a thread that waits may lose its CPU, and the engine's own goes on.
+    return measure(prepare, Options{}.with_setting("KOLO_TIMEOUT_S", "300").with_setting("KOLO_SPIN_US", "1000000"),
+                   200, [](const Costs& costs) { return costs.thread_changes == 0; });
+  }
+
+  static void print(const char* what, const Costs& costs) {
+    std::printf("%-28s %4zu CUDA %4zu NCCL %4zu stream waits %4zu thread changes %2zu tables %2zu bells\n", what,
+                costs.cuda, costs.nccl, costs.stream_waits, costs.thread_changes, costs.copies, costs.bells);
+  }
+};
+
+TEST_F(CostsOf, ALoneAllReduce) {
+  for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{1} << 20, std::int64_t{64} << 20}) {
+    const Costs costs = lone(bytes);
+    print(("all-reduce of " + std::to_string(bytes) + " bytes").c_str(), costs);
+    // One event behind the caller's stream and one behind NCCL's, and a wait for each.
+    EXPECT_EQ(costs.cuda, 4U);
+    EXPECT_EQ(costs.stream_waits, 2U);
+    EXPECT_EQ(costs.nccl, 1U);
+    EXPECT_EQ(costs.thread_changes, 0U);
+    EXPECT_EQ(costs.bells, 0U);
+  }
+}
+
+/// By name, prepared, and as one call.
+TEST_F(CostsOf, AStepOfResNet50) {
+  for (const std::string way : {"by name", "prepared", "grouped"}) {
+    struct Gradients {
+      std::vector<std::unique_ptr<DeviceTensor>> memory;
+      std::vector<NamedView> views;
+      std::vector<Prepared> prepared;
+    };
+    Gradients gradients[2];
+    const auto prepare = [&](const RankStream& stream) {
+      Gradients& own = gradients[rank()];
+      for (const std::int64_t size : resnet50()) {
+        own.memory.push_back(
+            std::make_unique<DeviceTensor>(DType::float32, std::max<std::int64_t>(size / 16, 1), stream));
+        ok(cudaMemsetAsync(own.memory.back()->data(), 0, own.memory.back()->bytes(), stream));
+        own.views.push_back({"g" + std::to_string(own.views.size()), own.memory.back()->view()});
+        if (way == "prepared") own.prepared.push_back(prepare_allreduce(own.views.back().name, own.views.back().view));
+      }
+      return [&own, &way] {
+        std::vector<Handle> handles;
+        if (way == "grouped") {
+          handles.push_back(grouped_allreduce_async("step", own.views));
+        } else if (way == "prepared") {
+          for (Prepared& one : own.prepared) handles.push_back(one.start());
+        } else {
+          for (const NamedView& one : own.views) handles.push_back(allreduce_async(one.name, one.view));
+        }
+        return handles;
+      };
+    };
+    const Options with = Options{}
+                             .with_setting("KOLO_TIMEOUT_S", "300")
+                             .with_setting("KOLO_FUSION_THRESHOLD", "1M")
+                             .with_setting("KOLO_GPU_DIRECT_BYTES", "512K");
+    const Costs costs = measure(prepare, with, 12);
+    print(("ResNet-50, " + way).c_str(), costs);
+    EXPECT_EQ(costs.copies, 0U) << "tables are made anew in a step that repeats";
+    EXPECT_EQ(costs.bells, 0U);
+    for (Gradients& own : gradients) own.memory.clear();
+  }
+}
+
+}  // namespace
+}  // namespace kolo::cuda::test

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What NCCL and CUDA do behind their callers' backs, and what it must not lead to.
+#include "tests/data/cuda/rank_device.hpp"
+
+#include <nccl.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <kolo/gradient_arena.hpp>
+
+#include "tests/data/cuda/gate.hpp"
+
+namespace kolo::cuda::test {
+namespace {
+
+class Hazards : public CudaTest {};
+
+/// NCCL may put the first on its stream at any later time: then it must not wait there behind the second, whose tensor
+/// is not written before the program has heard of the first.
+TEST_F(Hazards, ACollectiveDoesNotWaitForTheTensorOfTheNext) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(seed);
+    emulated::Config config = machine();
+    config.seed = seed;
+    config.never_blocking = seed % 2 == 0;
+    emulated::reset(config);
+    run_local(
+        2,
+        [] {
+          bind();
+          const RankStream first_stream;
+          const RankStream second_stream;
+          DeviceTensor first(DType::float32, 1000, first_stream);
+          DeviceTensor second(DType::float32, 1000, second_stream);
+          const auto ones = elements_of(DType::float32, 1000, [](std::int64_t) { return 1; });
+          second.write(ones);
+          for (int round = 0; round < 4; ++round) {
+            Gate gate;
+            const Opened opened{gate};  // whatever is thrown here
+            first.write(ones);
+            gate.hold(second_stream);
+            Handle one = allreduce_async("first", first.view());
+            Handle two = allreduce_async("second", second.view());
+            ASSERT_TRUE(one.wait_for(std::chrono::seconds(30))) << "round " << round << "\n" << emulated::describe();
+            gate.open();
+            two.wait();
+            emulated::acquire_all();
+            end_step();
+          }
+          emulated::acquire_all();
+        },
+        options().with_setting("KOLO_FUSION_THRESHOLD", "0"));
+    expect_no_reports();
+  }
+}
+
+/// Kernels of the program's own may still read an arena when it is destroyed, and Kolo's engine goes on meanwhile.
+TEST_F(Hazards, AnArenaOutlivesTheKernelsThatReadIt) {
+  constexpr std::int64_t kElements = 5000;
+  for (const char* backend : {"nccl", "staged"}) {
+    for (const bool at_the_end : {false, true}) {  // of the context
+      SCOPED_TRACE(std::string(backend) + (at_the_end ? ", shut down" : ""));
+      run_local(
+          2,
+          [&] {
+            const Device device{DeviceKind::cuda, bind()};
+            const RankStream writer;
+            const RankStream reader;
+            const DeviceTensor copy(DType::float32, kElements, reader);
+            DeviceTensor other(DType::float32, 10, writer);
+            ok(cudaMemsetAsync(other.data(), 0, other.bytes(), writer));
+            Gate gate;
+            const Opened opened{gate};
+            {
+              GradientArena arena(kElements * sizeof(float), device);
+              const TensorView gradient = arena.allocate(DType::float32, Shape{kElements}, Stream{reader});
+              ok(cudaMemsetAsync(gradient.data(), 0, copy.bytes(), reader));
+              Handle handle = allreduce_async("gradient", gradient);
+              wait_on(handle, reader);
+              handle.wait();
+              if (!at_the_end) gate.hold(reader);
+              ok(cudaMemcpyAsync(copy.data(), gradient.data(), copy.bytes(), cudaMemcpyDeviceToDevice, reader));
+            }
+            if (at_the_end) return current_context().shutdown();
+            for (int i = 0; i < 3; ++i) allreduce("other", other.view());  // the arena's memory is given back
+            gate.open();
+            reader.synchronize();
+          },
+          options().with_setting("KOLO_GPU_BACKEND", backend));
+      expect_no_reports();
+    }
+  }
+}
+
+/// What NCCL does on threads of its own is done in CUDA's strictest mode, whatever that of the thread that called it.
+TEST_F(Hazards, ACaptureBesideTrafficOfTwoRanksIsNotDisturbed) {
+  for (const char* backend : {"nccl", "staged"}) {
+    SCOPED_TRACE(backend);
+    const RankStream captured;
+    std::atomic<int> began{0};
+    run_local(
+        2,
+        [&] {
+          bind();
+          const RankStream stream;
+          DeviceTensor x(DType::float32, 10000, stream);
+          ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+          stream.synchronize();
+          // A program's own calls disturb it, too.
+          cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+          ok(cudaThreadExchangeStreamCaptureMode(&mode));
+          barrier();
+          if (rank() == 0) ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+          barrier();
+          for (int round = 0; round < 5; ++round) {
+            allreduce("x", x.view());
+            allreduce(Group::of({1, 0}), "x", x.view());  // a communicator of its own, that comes and goes
+          }
+          barrier();
+          cudaGraph_t graph = nullptr;
+          if (rank() == 0) ok(cudaStreamEndCapture(captured, &graph));
+        },
+        options().with_setting("KOLO_GPU_BACKEND", backend));
+    expect_no_reports();
+  }
+}
+
+/// What every rank of a world hears of an all-reduce that cannot be: the same, and the world goes on.
+std::string what_all_hear(
+    const Options& with, const std::function<void()>& before = [] {}) {
+  std::string said[2];
+  run_local(
+      2,
+      [&] {
+        bind();
+        before();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 4, stream);
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        for (int i = 0; i < 2; ++i) {
+          try {
+            allreduce("x", x.view());
+          } catch (const Error& error) {
+            EXPECT_EQ(to_string(error.code()), to_string(ErrorCode::unsupported)) << error.what();
+            said[rank()] = error.status().message();
+          }
+        }
+        std::vector<float> host{1};
+        allreduce(kolo::view(host));
+        EXPECT_EQ(host[0], 2.0F);
+        stream.synchronize();
+      },
+      with);
+  EXPECT_EQ(said[0], said[1]);
+  return said[0];
+}
+
+TEST_F(Hazards, TwoInstancesOfOneGpuAreRefusedBeforeNcclDoes) {
+  emulated::Config config = machine();
+  config.instances = true;
+  emulated::reset(config);
+  EXPECT_EQ(
+      what_all_hear(options()),
+      "ranks 0 and 1 use two instances of one GPU (MIG), between which NCCL does not work: give each rank a GPU of "
+      "its own, or set KOLO_GPU_BACKEND=staged");
+  EXPECT_EQ(what_all_hear(options().with_setting("KOLO_GPU_BACKEND", "staged")), "");
+}
+
+/// Whatever keeps NCCL from connecting the ranks: each of them is a rank whose GPU cannot be used, and no fault.
+TEST_F(Hazards, AFailureToConnectFailsTheCollectivesAndNotTheJob) {
+  for (const char* call : {"ncclCommInitRankConfig", "ncclCommRegister"}) {
+    emulated::reset(machine());
+    // The first fails before it has met the other, whom NCCL lets wait for ever.
+    const std::string said = what_all_hear(options().with_setting("KOLO_TIMEOUT_S", "6"), [call] {
+      emulated::Failure failure;
+      failure.api = call;
+      failure.code = ncclSystemError;
+      failure.device = 1;
+      if (rank() == 1) emulated::inject(failure);
+      barrier();
+    });
+    EXPECT_NE(said.find(" cannot use its GPU together with the others: "), std::string::npos) << said;
+    expect_no_reports();
+  }
+}
+
+/// A rank that dies while NCCL connects: the others' engines go on, and end with its death.
+TEST_F(Hazards, ARankThatIsLostWhileNcclConnectsHoldsUpNobody) {
+  for (const bool making : {true, false}) {  // the communicator; the connections of the first collective
+    SCOPED_TRACE(making ? "makes" : "connects");
+    emulated::reset(machine());
+    std::atomic<int> on_the_cpu{0};
+    EXPECT_THROW(run_local(
+                     2,
+                     [&] {
+                       bind();
+                       const RankStream stream;
+                       DeviceTensor x(DType::float32, 4, stream);
+                       ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+                       barrier();
+                       if (rank() == 1) {
+                         emulated::Failure failure;
+                         failure.api = making ? "ncclCommInitRankConfig" : "ncclAllReduce";
+                         failure.effect = emulated::Failure::Effect::vanish;
+                         failure.code = ncclSuccess;
+                         failure.rank = 1;
+                         emulated::inject(failure);
+                       }
+                       barrier();
+                       Handle handle = allreduce_async("x", x.view());
+                       for (int i = 0; i < 20; ++i) {  // the CPU's tensors go on meanwhile
+                         std::vector<float> host{1};
+                         allreduce("host", kolo::view(host));
+                         ++on_the_cpu;
+                       }
+                       if (rank() == 1) throw Error(ErrorCode::user_exception, "this rank ends");
+                       handle.wait();
+                     },
+                     options().with_setting("KOLO_TIMEOUT_S", "20").with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
+                 Error);
+    EXPECT_GE(on_the_cpu, 39) << "rank 1 may end before rank 0 has heard of its last";
+    emulated::drain();
+    emulated::take_reports();  // what a lost rank leaves is its own
+  }
+}
+
+/// NCCL reaches into memory that has been registered on all ranks, and hangs where it was on some.
+TEST_F(Hazards, WhatLiesInAnArenaOnOneRankDoesSoOnAll) {
+  run_local(
+      2,
+      [&] {
+        const Device device{DeviceKind::cuda, bind()};
+        const RankStream stream;
+        GradientArena arena(1 << 16, device);
+        const TensorView inside = arena.allocate(DType::float32, Shape{100}, Stream{stream});
+        const TensorView room = arena.allocate(DType::float32, Shape{200}, Stream{stream});
+        const DeviceTensor outside(DType::float32, 100, stream);
+        const DeviceTensor elsewhere(DType::float32, 200, stream);
+        for (const TensorView& one : {inside, room, outside.view(), elsewhere.view()})
+          ok(cudaMemsetAsync(one.data(), 0, static_cast<std::size_t>(one.bytes()), stream));
+        const TensorView mixed = rank() == 0 ? inside : outside.view();
+        const auto is_refused = [](const std::function<void()>& call) {
+          try {
+            call();
+            ADD_FAILURE() << "not refused";
+          } catch (const Error& error) {
+            EXPECT_NE(std::string(error.what()).find("arena"), std::string::npos) << error.what();
+          }
+        };
+        is_refused([&] { allgather_into(mixed, elsewhere.view()); });
+        is_refused([&] { allreduce_into(mixed, elsewhere.view(Shape{100})); });
+        is_refused([&] { reduce_scatter_into(rank() == 0 ? room : elsewhere.view(), outside.view()); });
+        is_refused([&] { broadcast("b", mixed, 0); });
+        allgather_into(inside, room);
+        allreduce_into(inside, outside.view());
+        reduce_scatter_into(room, outside.view());
+        broadcast("b", outside.view(), 0);
+        stream.synchronize();
+        emulated::acquire_all();
+      },
+      options());
+}
+
+/// Members of several groups use the same fusion buffers for a collective of one of them, whatever else each has done.
+TEST_F(Hazards, RanksOfSeveralGroupsUseTheSameFusionBuffer) {
+  run_local(
+      3,
+      [] {
+        bind();
+        const RankStream stream;
+        std::vector<std::unique_ptr<DeviceTensor>> tensors;
+        std::vector<NamedView> views;
+        for (int i = 0; i < 3; ++i) {
+          tensors.push_back(std::make_unique<DeviceTensor>(DType::float32, 100, stream));
+          ok(cudaMemsetAsync(tensors.back()->data(), 0, tensors.back()->bytes(), stream));
+          views.push_back({std::to_string(i), tensors.back()->view()});
+        }
+        std::optional<Group> pair;
+        if (rank() < 2) pair = Group::of({0, 1});
+        for (int round = 0; round < 4; ++round) {
+          if (pair) grouped_allreduce(*pair, "pair", views);
+          grouped_allreduce("world", views);
+        }
+        stream.synchronize();
+        emulated::acquire_all();
+        barrier();
+      },
+      options());
+}
+
+}  // namespace
+}  // namespace kolo::cuda::test
