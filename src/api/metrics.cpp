@@ -160,7 +160,8 @@ void add_histogram(std::string& text, const HistogramRow& row, const Metrics& me
   for (std::size_t i = 0; i < its.counts.size(); ++i) {
     so_far += its.counts[i];
     const std::string bound = i < its.bounds.size() ? number_of(row, its.bounds[i]) : "+Inf";
-    text += name + "_bucket{" + label + ",le=\"" + bound + "\"} " + std::to_string(so_far) + "\n";
+    text.append(name).append("_bucket{").append(label).append(",le=\"").append(bound).append("\"} ");
+    text.append(std::to_string(so_far)).append("\n");
   }
   text += name + "_sum{" + label + "} " + number_of(row, its.sum) + "\n";
   text += name + "_count{" + label + "} " + std::to_string(its.count) + "\n";
