@@ -80,6 +80,7 @@ void compare_replicas(const Group& group, Span<const Parameter> parameters, cons
   std::size_t more = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     std::vector<std::pair<int, std::uint64_t>> hashes;
+    hashes.reserve(all.size());
     for (const auto& [rank, its] : all) hashes.emplace_back(rank, its[i]);
     const bool is_equal = std::all_of(hashes.begin(), hashes.end(),
                                       [&hashes](const auto& one) { return one.second == hashes.front().second; });

@@ -20,7 +20,8 @@ struct Tally : Metrics {
 
   /// With the histograms, but for that of waits.
   [[nodiscard]] Metrics counted() const {
-    Metrics metrics = *this;
+    const Metrics& counters = *this;
+    Metrics metrics = counters;
     metrics.negotiation_ns = negotiations.histogram();
     metrics.execution_ns = executions.histogram();
     metrics.batch_requests = requests_of_batches.histogram();
