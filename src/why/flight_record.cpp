@@ -74,6 +74,7 @@ Named named(std::uint8_t kind) {
   case CollectiveKind::reduce:
     return {"reduce", true};
   case CollectiveKind::allgather:
+  case CollectiveKind::allgather_equal:
     return {"all_gather_v"};
   case CollectiveKind::alltoall:
     return {"all_to_all"};

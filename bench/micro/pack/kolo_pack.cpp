@@ -77,7 +77,7 @@ class Packing {
     kolo::cuda::StepPlanner planner(limits);
     planner.add(run);
     steps_ = planner.take();
-    tables_ = std::make_unique<kolo::cuda::Tables>(steps_.size(), limits.chunks);
+    tables_ = std::make_unique<kolo::cuda::Tables>(steps_.size() * limits.chunks);
     for (int i = 0; i < flags.slots; ++i) slots_.emplace_back(slot_bytes_);
     copy_from_ = kolo::cuda::DeviceMemory(static_cast<std::size_t>(bytes_));
     copy_to_ = kolo::cuda::DeviceMemory(static_cast<std::size_t>(bytes_));
@@ -135,7 +135,7 @@ class Packing {
     if (table == nullptr) throw std::runtime_error("no table is free");
     kolo::cuda::launch({table->chunks(), table->count(), direction, slots_[step % slots_.size()].data()},
                        kolo::cuda::kernels::blocks_for(table->count(), processors_), stream_.raw());
-    table->used(stream_.raw());
+    table->used(stream_);
   }
 
   const int processors_;
