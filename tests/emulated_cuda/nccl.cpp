@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -102,12 +103,18 @@ ncclResult_t begin(Call& call, Communicator& communicator, Communicator::State s
   return ncclInProgress;
 }
 
-/// Waits as a blocking communicator's calls do.
+/// Waits as a blocking communicator's calls do. No other process announces that it has come: it is looked for.
 ncclResult_t await(Call& call, Communicator& communicator) {
-  call.machine.cliques->changed.wait(call.lock, [&] {
+  const auto is_over = [&communicator] {
     return communicator.may_advance() || communicator.error != ncclSuccess ||
            communicator.state == Communicator::State::aborted;
-  });
+  };
+  while (communicator.clique != nullptr && communicator.clique->has_processes() && !is_over()) {
+    call.lock.unlock();
+    std::this_thread::yield();
+    call.lock.lock();
+  }
+  call.machine.cliques->changed.wait(call.lock, is_over);
   if (communicator.error != ncclSuccess) return communicator.error;
   if (communicator.state == Communicator::State::aborted) return ncclInternalError;
   communicator.advance();
