@@ -71,7 +71,7 @@ TEST(Meeting, LongWords) {
 }
 
 TEST(Meeting, TheNextOfTheFreePorts) {
-  const std::vector<std::uint16_t> ports = ports_of("a test of ports");
+  const std::vector<std::uint16_t> ports = own_ports("a test of ports");
   int error = 0;
   std::string wrong;
   const base::UniqueFd other = listen_at(resolve("127.0.0.1", ports[0], wrong).front(), error);

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 #include <kolo/error.hpp>
 
 #include "base/mutex.hpp"
@@ -68,6 +70,11 @@ inline Words run(const std::vector<std::function<std::string()>>& ranks) {
   for (std::thread& thread : threads) thread.join();
   for (std::string& result : results) result = steady(result);
   return results;
+}
+
+/// A job's: another process that runs the same test has others.
+inline std::vector<std::uint16_t> own_ports(const std::string& job) {
+  return ports_of(job + " " + std::to_string(::getpid()));
 }
 
 inline std::string joined(const Words& words) {

@@ -264,7 +264,7 @@ class Relay {
 
 /// A process that listens where rank 0 would, and passes everything on to it, can read and end a start, not change it.
 TEST(Strangers, OneInTheMiddleChangesNothing) {
-  const std::vector<std::uint16_t> ports = ports_of("a test of one in the middle");
+  const std::vector<std::uint16_t> ports = own_ports("a test of one in the middle");
   int error = 0;
   std::string wrong;
   base::UniqueFd listener = listen_at(resolve("127.0.0.1", ports[0], wrong).front(), error);

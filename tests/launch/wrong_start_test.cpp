@@ -168,7 +168,7 @@ TEST(WrongStart, Rank0Twice) {
   const Folder folder;
   const MeetingPlace tcp = store::tcp("127.0.0.1", 0);
   const std::vector<MeetingPlace> places = {tcp, store::file(folder.path() + "/job"),
-                                            place_of_ports("127.0.0.1", ports_of("a job of torchrun's")),
+                                            place_of_ports("127.0.0.1", own_ports("a job of torchrun's")),
                                             std::make_shared<MapStore>()};
   const std::string sentence =
       "rank 0 came twice: process P, which listens, and process P at ADDRESS; give every process a rank of its own "
@@ -209,7 +209,7 @@ TEST(WrongStart, AStaleFileOfAJobWithTheSameKey) {
 }
 
 TEST(WrongStart, Rank0IsNotWhereTheOthersLook) {
-  const std::uint16_t port = ports_of("a job that is elsewhere").front();
+  const std::uint16_t port = own_ports("a job that is elsewhere").front();
   const MeetingPlace where = store::tcp("198.51.100.1", port);  // of RFC 5737: nobody's
   EXPECT_EQ(run({rank_of(where, place_of(0, 2), kShort)})[0],
             "rank 1 did not reach the step \"settings\" of the start within 0.3 s (KOLO_CONNECT_TIMEOUT_S): a process "
