@@ -396,7 +396,7 @@ void Participant::on_log(const LogEntry& entry, std::vector<Action>& actions) {
   std::visit([this, &actions](const auto& value) { impl_->on(value, actions); }, entry);
 }
 
-Outbox& Participant::outbox() noexcept {
+Outbox& Participant::outbox() {
   if (impl_->awaiting && impl_->plans.has_unreported()) impl_->plans.report_awaited();
   if (impl_->calls.has_news()) impl_->calls.speak_of_calls();
   return impl_->publisher.outbox();

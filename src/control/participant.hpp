@@ -218,7 +218,7 @@ class Participant {
   void on_log(const LogEntry& entry, std::vector<Action>& actions);
 
   /// Messages and counts to publish; the caller takes them and clears the outbox.
-  [[nodiscard]] Outbox& outbox() noexcept;
+  [[nodiscard]] Outbox& outbox();
   [[nodiscard]] const ParticipantCounters& counters() const noexcept;
   [[nodiscard]] bool in_flight(SlotId slot) const;
   [[nodiscard]] const std::string& name_of(SlotId slot) const;

@@ -47,42 +47,55 @@ std::uint32_t bytes_of(const Operation& operation) {
 // ---------------------------------------------------------------- submissions
 
 bool ControlLoop::take_submissions(base::Time now) {
+  if (half_taken_ != nullptr && !engine_.ending.faulted() && !engine_.ending.is_closed()) return false;
   FoundCalls found;
   std::size_t count = 0;
-  while (std::optional<Submission> item = mailbox.try_pop()) {
-    ++count;
-    if (item->command != Command::submit) tell(found);
-    switch (item->command) {
-    case Command::submit:
-      admit(std::move(item->operation), found, now);
-      break;
-    case Command::make_set:
-      ask_for_set(std::move(item->operation), now);
-      break;
-    case Command::join:
-    case Command::join_counted:
-      begin_join(std::move(item->operation), item->command == Command::join_counted, now);
-      break;
-    case Command::copy:
-      messages_.admit(static_cast<MessageOperation&>(*item->operation));
-      break;
-    case Command::end_step:
-      end_step(item->set);
-      break;
-    case Command::drop_set:
-      if (!engine_.ending.is_leaving()) engine_.participant.drop(item->set);  // else it has dropped all of them
-      break;
-    case Command::ask:
-      deadlines_.ask_who_is_late(*item->operation, now);
-      break;
-    case Command::leave:
-      leave();
-      break;
+  for (;; ++count) {
+    engine_.open.make_room();  // nothing may get lost between the mailbox and the list of what is open
+    std::optional<Submission> item = mailbox.try_pop();
+    if (!item) break;
+    try {
+      if (item->command != Command::submit) tell(found);
+      take(*item, found, now);
+    } catch (...) {
+      half_taken_ = std::move(item->operation);
+      throw;
     }
   }
   tell(found);
   if (count > 0) engine_.open.note_found(count);
   return count > 0;
+}
+
+/// What starts an operation is held by its entry, its sequence or its join from here on.
+void ControlLoop::take(Submission& item, FoundCalls& found, base::Time now) {
+  switch (item.command) {
+  case Command::submit:
+    admit(std::move(item.operation), found, now);
+    break;
+  case Command::make_set:
+    ask_for_set(std::move(item.operation), now);
+    break;
+  case Command::join:
+  case Command::join_counted:
+    begin_join(std::move(item.operation), item.command == Command::join_counted, now);
+    break;
+  case Command::copy:
+    messages_.admit(static_cast<MessageOperation&>(*item.operation));
+    break;
+  case Command::end_step:
+    end_step(item.set);
+    break;
+  case Command::drop_set:
+    if (!engine_.ending.is_leaving()) engine_.participant.drop(item.set);  // else it has dropped all of them
+    break;
+  case Command::ask:
+    deadlines_.ask_who_is_late(*item.operation, now);
+    break;
+  case Command::leave:
+    leave();
+    break;
+  }
 }
 
 /// Takes an operation in; false: it has failed at once. A rank that leaves has dropped its sets, and callbacks may
@@ -122,7 +135,7 @@ void ControlLoop::admit(OperationPtr&& operation, FoundCalls& found, base::Time 
 }
 
 /// A request whose entry has a number only while it is open.
-void ControlLoop::ask_for_set(OperationPtr operation, base::Time now) {
+void ControlLoop::ask_for_set(OperationPtr&& operation, base::Time now) {
   if (!take_in(*operation, false, now)) return;
   if (engine_.sets.joins.find(core::kGlobalSet) != nullptr) return refuse_absent(*operation);
   Entry& entry = *operation->entry;
@@ -158,7 +171,7 @@ void ControlLoop::tell(FoundCalls& found) {
   engine_.participant.call(found.set, first.signature, found.number, found.count);
 }
 
-void ControlLoop::begin_join(OperationPtr operation, bool counts, base::Time now) {
+void ControlLoop::begin_join(OperationPtr&& operation, bool counts, base::Time now) {
   const core::SetId set = operation->entry->set;
   if (!take_in(*operation, set == core::kGlobalSet, now)) return;
   engine_.recorder->record(recorder::Kind::join_begun, set, 0);
@@ -490,10 +503,14 @@ void ControlLoop::fail_open(const Status& status) {
   while (!engine_.open.empty()) engine_.open.complete(engine_.open[engine_.open.size() - 1], status);
   messages_.fail(status);
   engine_.sets.clear_sequences();
+  half_taken_.reset();
 }
 
 void ControlLoop::fail_all(const Status& status) {
-  while (std::optional<Submission> item = mailbox.try_pop()) {
+  for (;;) {
+    engine_.open.make_room();
+    const std::optional<Submission> item = mailbox.try_pop();
+    if (!item) break;
     if (item->command == Command::copy) messages_.admit(static_cast<MessageOperation&>(*item->operation));
     if (!item->starts_operation()) continue;
     if (take_in(*item->operation, false, base::now())) engine_.open.complete(*item->operation, status);

@@ -57,12 +57,13 @@ class ControlLoop {
 
  private:
   // -- submissions
+  void take(Submission& item, FoundCalls& found, base::Time now) KOLO_REQUIRES(kDriving);
   [[nodiscard]] bool take_in(Operation& operation, bool in_world, base::Time now) KOLO_REQUIRES(kDriving);
   void admit(OperationPtr&& operation, FoundCalls& found, base::Time now) KOLO_REQUIRES(kDriving);
   void admit_call(OperationPtr&& operation, FoundCalls& found, base::Time now) KOLO_REQUIRES(kDriving);
   void tell(FoundCalls& found) KOLO_REQUIRES(kDriving);
-  void ask_for_set(OperationPtr operation, base::Time now) KOLO_REQUIRES(kDriving);
-  void begin_join(OperationPtr operation, bool counts, base::Time now) KOLO_REQUIRES(kDriving);
+  void ask_for_set(OperationPtr&& operation, base::Time now) KOLO_REQUIRES(kDriving);
+  void begin_join(OperationPtr&& operation, bool counts, base::Time now) KOLO_REQUIRES(kDriving);
   void refuse_absent(Operation& operation) KOLO_REQUIRES(kDriving);
   void end_step(core::SetId set) KOLO_REQUIRES(kDriving);
   void leave() KOLO_REQUIRES(kDriving);
@@ -105,6 +106,8 @@ class ControlLoop {
   Execution& execution_ KOLO_GUARDED_BY(kDriving);
   Messages& messages_;
   Deadlines& deadlines_ KOLO_GUARDED_BY(kDriving);
+  /// What an exception came upon: open, but perhaps held by nobody else. Nothing more is taken until the job has ended.
+  OperationPtr half_taken_;
   // Kept for their memory: entries come by the hundred.
   control::Bytes entry_;
   std::vector<control::Action> actions_;

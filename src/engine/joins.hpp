@@ -25,7 +25,10 @@ class Joins {
   };
 
   [[nodiscard]] bool any() const noexcept { return !open_.empty(); }
-  void add(core::SetId set, control::SlotId slot, OperationPtr operation) { open_[set] = {slot, std::move(operation)}; }
+  void add(core::SetId set, control::SlotId slot, OperationPtr&& operation) {
+    Open& open = open_[set];  // first: the caller keeps the operation if there is no memory
+    open = {slot, std::move(operation)};
+  }
   /// Null: there is none.
   [[nodiscard]] const Open* find(core::SetId set) const {
     const auto found = open_.find(set);

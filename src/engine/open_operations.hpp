@@ -46,6 +46,11 @@ class OpenOperations {
   [[nodiscard]] auto begin() const noexcept { return operations_.begin(); }
   [[nodiscard]] auto end() const noexcept { return operations_.end(); }
 
+  /// Memory for one more: `add` after it needs none.
+  void make_room() {
+    if (operations_.size() == operations_.capacity())
+      operations_.reserve(std::max<std::size_t>(16, 2 * operations_.capacity()));
+  }
   /// Its deadline is counted from now. Its entry holds it, or its batch once it runs.
   void add(Operation& operation, base::Time now) {
     operation.open_index = operations_.size();

@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <string>
+#include <thread>
 
 #include <kolo/dlpack.h>
 #include <kolo/kolo.h>
@@ -50,6 +53,7 @@ struct Case {
   const char* what;
   /// Makes the call; a handle says that the other rank makes it, too.
   kolo_status (*call)(kolo_group* world, int32_t rank, kolo_handle** handle);
+  bool asks_engine = true;
 };
 
 constexpr const char* kLongName = "a name that is too long for a string without memory of its own";
@@ -117,16 +121,20 @@ constexpr Case kCases[] = {
                         : kolo_recv(world, &input, 1, 7, nullptr, nullptr, handle);
      }},
     {"metrics",
-     [](kolo_group* world, int32_t rank, kolo_handle** /*handle*/) { return kolo_metrics(world, &results[rank]); }},
+     [](kolo_group* world, int32_t rank, kolo_handle** /*handle*/) { return kolo_metrics(world, &results[rank]); },
+     false},
     {"describe",
-     [](kolo_group* world, int32_t rank, kolo_handle** /*handle*/) { return kolo_describe(world, &results[rank]); }},
+     [](kolo_group* world, int32_t rank, kolo_handle** /*handle*/) { return kolo_describe(world, &results[rank]); },
+     false},
     {"settings",
-     [](kolo_group* world, int32_t rank, kolo_handle** /*handle*/) { return kolo_settings(world, &results[rank]); }},
+     [](kolo_group* world, int32_t rank, kolo_handle** /*handle*/) { return kolo_settings(world, &results[rank]); },
+     false},
 };
 
 struct Job {
   const Case* its;
   std::int64_t allowed;    ///< allocations of rank 0's call
+  bool engines_sleep;      ///< when it is made
   bool was_short = false;  ///< one more was wanted
   bool has_ended = false;  ///< for want of memory behind the call
 };
@@ -139,6 +147,27 @@ void check_no_memory(const Job& job, kolo_status wanted, kolo_status status) {
   std::exit(1);
 }
 
+kolo_status note_end(Job& job, int32_t rank, kolo_status status) {
+  check_no_memory(job, KOLO_TRANSPORT, status);
+  if (rank == 0) job.has_ended = true;
+  return KOLO_OK;
+}
+
+/// Returns when each engine's own thread of this process sleeps: then the thread that calls does its work.
+void wait_until_engines_sleep() {
+  for (bool all = false; !all;) {
+    std::this_thread::yield();
+    all = true;
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream file(thread.path() / "stat");
+      std::string stat;
+      std::getline(file, stat);  // "123 (name) S ..."; nothing where the thread has ended
+      if (stat.find("(kolo-engine)") != std::string::npos && stat.find("(kolo-engine) S") == std::string::npos)
+        all = false;
+    }
+  }
+}
+
 kolo_status one_rank(void* given, kolo_context* context) {
   Job& job = *static_cast<Job*>(given);
   kolo_group* const world = kolo_world(context);
@@ -148,11 +177,16 @@ kolo_status one_rank(void* given, kolo_context* context) {
   for (float& number : in[rank]) number = static_cast<float>(rank + 1);
   results[rank] = nullptr;
 
+  if (job.engines_sleep) {
+    OK(kolo_barrier(world, nullptr, nullptr, nullptr));
+    wait_until_engines_sleep();
+  }
   was_short = false;
   allowance = rank == 0 ? job.allowed : kAll;
   kolo_status status = job.its->call(world, rank, &handle);
   allowance = kAll;
   if (rank == 0) job.was_short = was_short;
+  if (status == KOLO_TRANSPORT) return note_end(job, rank, status);  // the other rank's lack came first
   if (status != KOLO_OK) {
     check_no_memory(job, KOLO_OUT_OF_MEMORY, status);
     CHECK(rank == 0 && handle == nullptr && results[rank] == nullptr);
@@ -160,11 +194,7 @@ kolo_status one_rank(void* given, kolo_context* context) {
   }
   if (handle != nullptr) {
     status = kolo_wait(handle, -1.0);
-    if (status != KOLO_OK) {
-      check_no_memory(job, KOLO_TRANSPORT, status);
-      if (rank == 0) job.has_ended = true;
-      return KOLO_OK;
-    }
+    if (status != KOLO_OK) return note_end(job, rank, status);
   }
   OK(kolo_result_release(results[rank]));
   // The job goes on.
@@ -172,13 +202,12 @@ kolo_status one_rank(void* given, kolo_context* context) {
   return KOLO_OK;
 }
 
-}  // namespace
-
-int main() {
+int check_cases(bool engines_sleep) {
   for (const Case& one : kCases) {
+    if (engines_sleep && !one.asks_engine) continue;
     int failed = 0, ended = 0;
     for (std::int64_t allowed = 0;; ++allowed) {
-      Job job{&one, allowed};
+      Job job{&one, allowed, engines_sleep};
       if (kolo_run_local(2, one_rank, &job, nullptr) != KOLO_OK) {
         std::fprintf(stderr, "%s: %s\n", one.what, kolo_last_error());
         return 1;
@@ -186,9 +215,20 @@ int main() {
       if (!job.was_short) break;
       ++(job.has_ended ? ended : failed);
     }
-    std::printf("%s: %d allocations failed at the call, %d behind it\n", one.what, failed, ended);
+    std::printf("%s, %s: %d allocations failed at the call, %d behind it\n", one.what,
+                engines_sleep ? "engines asleep" : "engines awake", failed, ended);
     CHECK(failed > 0);
   }
+  return 0;
+}
+
+}  // namespace
+
+int main() {
+  if (check_cases(false) != 0) return 1;
+  // The thread that calls then does what the engine would, and lacks memory there, too.
+  CHECK(::setenv("KOLO_SPIN_US", "0", 1) == 0);
+  if (check_cases(true) != 0) return 1;
   std::puts("PASS");
   return 0;
 }
