@@ -152,7 +152,7 @@ ncclResult_t Clique::connect(Lock& lock, Communicator& communicator, const std::
 void Clique::give_up(int rank) {
   given_up_ = true;
   for (Communicator* member : members_) {
-    if (member == nullptr || member->rank == rank) continue;
+    if (member == nullptr || member->rank == rank || member->error != ncclSuccess) continue;  // its first error stays
     const bool waits = member->state == Communicator::State::initialising && !complete();
     if (!waits && !member->connecting) continue;
     member->error = ncclRemoteError;
