@@ -60,8 +60,8 @@ struct Text {
   }
 };
 
-/// What follows is foretold by a layer over the context's characters, each of which has a place in some dimensions
-/// (Bengio et al., 2003).
+/// Predicts the next character from a few before it: each has an embedding, and one hidden layer joins them (Bengio et
+/// al., 2003).
 struct Model : torch::nn::Module {
   static constexpr std::int64_t kDimensions = 16;
   torch::nn::Embedding places;

@@ -7,17 +7,16 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
-#include <kolo/error.hpp>
-
 #include "api/info.hpp"
+#include "base/start_thread.hpp"
 #include "base/system_error.hpp"
 #include "base/thread_name.hpp"
 #include "base/write_file.hpp"
 
 namespace kolo::api {
+
 std::string metrics_path(const std::string& setting, int rank) {
   const std::string number = std::to_string(rank);
   std::string path = setting;
@@ -33,13 +32,7 @@ std::string metrics_path(const std::string& setting, int rank) {
 
 MetricsFile::MetricsFile(std::shared_ptr<engine::Engine> engine, std::string path, base::Duration interval)
     : engine_(std::move(engine)), path_(std::move(path)), interval_(interval) {
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    const int code = error.code().value();
-    throw Error(ErrorCode::transport,
-                "starting the thread of the metrics: " + base::errno_text(code) + base::start_remedy(code));
-  }
+  thread_ = base::start_thread("the thread of the metrics", [this] { run(); });
 }
 
 MetricsFile::~MetricsFile() {

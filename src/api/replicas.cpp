@@ -92,6 +92,7 @@ void compare_replicas(const Group& group, Span<const Parameter> parameters, cons
     first = "parameter " + quoted_name(parameters[i].name) + " is not the same on all ranks" + when + ": " +
             difference(hashes);
   }
+  if (first.empty()) first = "the ranks compare different numbers of parameters" + when;
   if (more > 0)
     first += "; " + std::to_string(more) + (more == 1 ? " more parameter differs" : " more parameters differ");
   throw Error(ErrorCode::mismatch, first);

@@ -4,7 +4,6 @@
 #include <exception>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -14,7 +13,7 @@
 #include "api/context_impl.hpp"
 #include "api/rank_failure.hpp"
 #include "base/mutex.hpp"
-#include "base/system_error.hpp"
+#include "base/start_thread.hpp"
 #include "bootstrap/thread_world.hpp"
 
 namespace kolo {
@@ -81,11 +80,10 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(ranks));
   try {
-    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
-  } catch (const std::system_error& error) {
-    const Error why(ErrorCode::transport, "the thread of rank " + std::to_string(threads.size()) +
-                                              " cannot be started: " + base::errno_text(error.code().value()) +
-                                              base::start_remedy(error.code().value()));
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.push_back(
+          base::start_thread("the thread of rank " + std::to_string(rank), [&, rank] { run_rank(rank); }));
+  } catch (const Error& why) {
     failure.note(std::nullopt, std::make_exception_ptr(why));
     world.abort(why.status().message());
   }

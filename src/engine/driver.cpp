@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/driver.hpp"
 
-#include <system_error>
-
 #include <unistd.h>
 
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "base/system_error.hpp"
+#include "base/start_thread.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -42,15 +40,10 @@ Driver::Driver(control::Board& board, transport::NodeLink& link) : board_(board)
 // ---------------------------------------------------------------- the background thread's life
 
 void Driver::start(std::function<void()> body) {
-  try {
-    thread_ = std::thread([this, run = std::move(body)] {
-      begun_.wait(false);
-      run();
-    });
-  } catch (const std::system_error& error) {
-    throw Error(ErrorCode::transport, "starting the engine's thread: " + base::errno_text(error.code().value()) +
-                                          base::start_remedy(error.code().value()));
-  }
+  thread_ = base::start_thread("the engine's thread", [this, run = std::move(body)] {
+    begun_.wait(false);
+    run();
+  });
 }
 
 void Driver::begin() noexcept {

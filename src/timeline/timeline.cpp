@@ -8,12 +8,10 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
-#include <system_error>
 #include <utility>
 
-#include <kolo/error.hpp>
-
 #include "base/clock.hpp"
+#include "base/start_thread.hpp"
 #include "base/system_error.hpp"
 #include "base/thread_name.hpp"
 
@@ -66,13 +64,7 @@ void create(const std::string& path) {
 Timeline::Timeline(const Place& place, std::function<void(const std::string&)> report)
     : writer_(place), report_(std::move(report)), path_(place.path), file_(open_file(place.path, 0)) {
   write(writer_.head());
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    const int code = error.code().value();
-    throw Error(ErrorCode::transport,
-                "starting the timeline's thread: " + base::errno_text(code) + base::start_remedy(code));
-  }
+  thread_ = base::start_thread("the timeline's thread", [this] { run(); });
 }
 
 void Timeline::end() noexcept {

@@ -301,6 +301,18 @@ TEST_F(Looking, ReplicasThatDifferAreNamed) {
       options());
 }
 
+TEST_F(Looking, ReplicasOfDifferentNumbersAreSaid) {
+  kolo::run_local(
+      2,
+      [] {
+        Model model;
+        if (kolo::rank() == 1) model.parameters.pop_back();
+        EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { kolo::check_replicas(model.parameters); }),
+                  "the ranks compare different numbers of parameters");
+      },
+      options());
+}
+
 TEST_F(Looking, OptimizersCompareReplicasEverySoManySteps) {
   kolo::run_local(
       3,

@@ -3,14 +3,13 @@
 // How a rank gets what it needs on its device, how a process set comes to use its devices together, and how it ends.
 #include <algorithm>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
 #include "base/cpu.hpp"
-#include "base/system_error.hpp"
+#include "base/start_thread.hpp"
 #include "base/thread_name.hpp"
 #include "data/cuda/copies.hpp"
 #include "data/cuda/cuda_backend.hpp"
@@ -129,13 +128,8 @@ bool CudaBackend::equip(bool brings_id) {
   }
   if (state_ == State::unused) {
     equipped_.store(false);
-    try {
-      equipping_ = std::thread([this, brings_id] { make_equipment(brings_id); });
-    } catch (const std::system_error& error) {
-      throw Error(ErrorCode::transport,
-                  "the thread that prepares the GPU cannot be started: " + base::errno_text(error.code().value()) +
-                      base::start_remedy(error.code().value()));
-    }
+    equipping_ =
+        base::start_thread("the thread that prepares the GPU", [this, brings_id] { make_equipment(brings_id); });
     state_ = State::equipping;
     return true;
   }

@@ -12,13 +12,13 @@
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "base/hash.hpp"
 
 namespace kolo::cuda {
 namespace {
 
 /// How many forms of steps a communicator remembers: a job whose steps never repeat must not fill its memory with them.
 constexpr std::size_t kMostForms = 4096;
-constexpr std::uint64_t kMix = 0x9e3779b97f4a7c15U;
 /// How long who wants to abort waits for the worker to come back by itself, before each try.
 constexpr std::chrono::milliseconds kLook{50};
 
@@ -242,7 +242,7 @@ void NcclCarrier::give(const Load& load) {
 /// What decides by which connections NCCL carries a step, and which memory of ours they reach into.
 std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
   std::uint64_t form = load.step->calls.size();
-  const auto add = [&form](std::uint64_t value) { form = (form ^ value) * kMix + (form >> 29U); };
+  const auto add = [&form](std::uint64_t value) { form = base::hash_hash(value, form); };
   const auto place_of = [this, &load](const std::byte* data) -> std::uint64_t {
     if (data == nullptr) return load.slot + 1;
     const bool is_known = std::any_of(regions_.begin(), regions_.end(), [data](const Region* region) {

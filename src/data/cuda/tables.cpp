@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/hash.hpp"
 #include "data/cuda/device.hpp"
 
 namespace kolo::cuda {
@@ -19,11 +20,10 @@ std::size_t chunks_in(const std::vector<Segment>& segments) noexcept {
 
 /// Of what mostly differs between steps.
 std::uint64_t key_of(const std::vector<Segment>& segments) noexcept {
-  constexpr std::uint64_t kMix = 0x9e3779b97f4a7c15U;
   std::uint64_t key = segments.size();
   for (const Segment& segment : segments) {
-    key = (key ^ reinterpret_cast<std::uintptr_t>(segment.input)) * kMix;
-    key = (key ^ segment.bytes ^ segment.offset) * kMix;
+    key = base::hash_hash(reinterpret_cast<std::uintptr_t>(segment.input), key);
+    key = base::hash_hash(segment.bytes ^ segment.offset, key);
   }
   return key;
 }
@@ -47,7 +47,7 @@ Table* Tables::find(const std::vector<Segment>& segments, cudaStream_t stream) {
   Table* table = found != last ? found->second : nullptr;
   if (table == nullptr) {
     const std::size_t chunks = chunks_in(segments);
-    KOLO_CHECK(chunks <= chunks_) << "a step of more than " << chunks_ << " chunks";
+    KOLO_CHECK(chunks > 0 && chunks <= chunks_) << "a step of " << chunks << " chunks; there is room for " << chunks_;
     std::size_t begin = 0;
     while (!find_room(chunks, begin)) {
       if (!drop_oldest()) return nullptr;

@@ -3,12 +3,11 @@
 
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <kolo/error.hpp>
 
-#include "base/system_error.hpp"
+#include "base/start_thread.hpp"
 #include "base/thread_name.hpp"
 #include "data/cuda/cuda_api.hpp"
 
@@ -28,13 +27,7 @@ Worker::~Worker() {
 void Worker::run(std::function<void()> task) {
   const base::MutexLock lock(mutex_);
   if (!thread_.joinable()) {
-    try {
-      thread_ = std::thread([this] { work(); });
-    } catch (const std::system_error& error) {
-      throw Error(ErrorCode::transport, std::string("the thread ") + name_ +
-                                            " cannot be started: " + base::errno_text(error.code().value()) +
-                                            base::start_remedy(error.code().value()));
-    }
+    thread_ = base::start_thread(std::string("the thread ") + name_, [this] { work(); });
   }
   tasks_.push_back(std::move(task));
   changed_.notify_all();
