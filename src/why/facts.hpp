@@ -97,6 +97,8 @@ struct Facts {
   [[nodiscard]] bool has_submitted(const Request& request, std::uint64_t since) const;
   /// An operation of it failed, and none succeeded later: where its process has ended, an error ended it.
   [[nodiscard]] bool ends_with_failure() const noexcept { return failed_last != 0 && failed_last >= succeeded_last; }
+  /// It has called shutdown, and got to its end.
+  [[nodiscard]] bool has_closed() const noexcept { return leaving != 0 && recording->state == recorder::State::closed; }
   /// Its process has ended, without shutdown and without an error of which it knew.
   [[nodiscard]] bool vanished() const noexcept;
 };

@@ -381,7 +381,7 @@ class Judge {
     for (int rank = 0; rank < size_; ++rank) {
       for (const Heard& death : of(rank).deaths) {
         if (death.rank < 0 || death.rank >= size_ || death.rank == rank || of(death.rank).ends_with_failure()) continue;
-        if (of(rank).left.count(death.rank) > 0) continue;  // it had left in order
+        if (of(rank).left.count(death.rank) > 0 || of(death.rank).has_closed()) continue;  // it had left in order
         const std::uint64_t time = time_of(rank, death.time);
         const auto known = seen.emplace(death.rank, time).first;
         known->second = std::min(known->second, time);

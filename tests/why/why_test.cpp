@@ -229,6 +229,26 @@ TEST(Why, ARankLeftWhileOthersNeededIt) {
   EXPECT_EQ(found.suspects, std::vector<int>{1});
 }
 
+/// Rank 0's file is gone: it left in order, and needed nobody. Rank 2 sees the end of rank 1's process, and has not
+/// read of its shutdown.
+TEST(Why, TheEndOfOneThatLeftBecauseOfAnotherIsNoCause) {
+  const auto rank = [](int number) {
+    return Rank(number, 3, State::closed, Life::gone)
+        .at(5)
+        .submits("w")
+        .at(8)
+        .hears(Kind::rank_left, 0)
+        .fails("w", ErrorCode::rank_lost, "rank 0 has shut down and will not submit tensor \"w\".")
+        .begins("v", 1)
+        .at(9)
+        .ends(1);
+  };
+  const Judgement found =
+      judge_at(30, {rank(1).at(10).leaves(), rank(2).at(11).leaves().at(12).hears(Kind::death_seen, 1)});
+  EXPECT_EQ(found.verdict, Verdict::left) << all_of(found);
+  EXPECT_EQ(found.suspects, std::vector<int>{0}) << all_of(found);
+}
+
 TEST(Why, ThoseThatAnErrorEndedAreNoCause) {
   // Rank 1 leaves; the others' operations fail, and nobody catches that.
   const auto uncaught = [](int rank) {
