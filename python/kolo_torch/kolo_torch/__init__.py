@@ -129,7 +129,7 @@ def _watch_replicas(every: int) -> None:
         backend = backend_of(model.process_group)
         if done == 0 or done % every != 0 or backend is None:
             return
-        trained = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad and p.device.type == "cpu"]
+        trained = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad and p.device.type in _DEVICES]
         backend.check_replicas([n for n, _ in trained], [p.detach().contiguous() for _, p in trained], done)
 
     torch.nn.modules.module.register_module_forward_pre_hook(before_forward)
