@@ -129,9 +129,10 @@ TEST_F(CostsOf, ALoneAllReduce) {
   for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{1} << 20, std::int64_t{64} << 20}) {
     const Costs costs = lone(bytes);
     print(("all-reduce of " + std::to_string(bytes) + " bytes").c_str(), costs);
-    // One event behind the caller's stream and one behind NCCL's, and a wait for each.
-    EXPECT_EQ(costs.cuda, 4U);
-    EXPECT_EQ(costs.stream_waits, 2U);
+    // One event behind the caller's stream and one behind NCCL's, and a wait for each; no second wait where the device
+    // is done before `wait_on`.
+    EXPECT_LE(costs.cuda, 4U);
+    EXPECT_LE(costs.stream_waits, 2U);
     EXPECT_EQ(costs.nccl, 1U);
     EXPECT_EQ(costs.thread_changes, 0U);
     EXPECT_EQ(costs.bells, 0U);
