@@ -53,8 +53,10 @@ inline void broadcast_parameters(Span<const Parameter> parameters, int root = 0)
 
 /// Compares the parameters' values over the ranks, bit by bit (by a hash). If they differ, throws the same `Error`
 /// (mismatch) on every rank: it names the first entry of the list that differs, and the ranks that have other values
-/// than most. Collective, with the same list on every rank; ranks that have joined are passed over. Values on a device
-/// are not looked at. KOLO_CHECK_REPLICAS has optimizers call it every so many steps.
+/// than most. Collective, with the same list on every rank; ranks that have joined are passed over. A value on a device
+/// is copied to the host, once its stream has come to the call, which waits for that. Throws also what a device throws
+/// (unsupported: it cannot be used; invalid_argument: the stream is being captured), on this rank alone.
+/// KOLO_CHECK_REPLICAS has optimizers call it every so many steps.
 KOLO_API void check_replicas(const Group& group, Span<const Parameter> parameters);
 inline void check_replicas(Span<const Parameter> parameters) { check_replicas(current_context(), parameters); }
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "api/checks.hpp"
@@ -38,34 +40,61 @@ std::int64_t first_nan(const void* data, std::int64_t elements, IsNan is_nan) {
   return -1;
 }
 
-std::int64_t first_nan(const ConstTensorView& input) {
-  switch (input.dtype()) {
+/// In the host's memory.
+std::int64_t first_nan(DType dtype, const void* data, std::int64_t elements) {
+  switch (dtype) {
   case DType::float32:
-    return first_nan<float>(input.data(), input.elements(), [](float x) { return std::isnan(x); });
+    return first_nan<float>(data, elements, [](float x) { return std::isnan(x); });
   case DType::float64:
-    return first_nan<double>(input.data(), input.elements(), [](double x) { return std::isnan(x); });
+    return first_nan<double>(data, elements, [](double x) { return std::isnan(x); });
   case DType::float16:
-    return first_nan<std::uint16_t>(input.data(), input.elements(),
-                                    [](std::uint16_t bits) { return (bits & 0x7fffU) > 0x7c00U; });
+    return first_nan<std::uint16_t>(data, elements, [](std::uint16_t bits) { return (bits & 0x7fffU) > 0x7c00U; });
   case DType::bfloat16:
-    return first_nan<std::uint16_t>(input.data(), input.elements(),
-                                    [](std::uint16_t bits) { return (bits & 0x7fffU) > 0x7f80U; });
+    return first_nan<std::uint16_t>(data, elements, [](std::uint16_t bits) { return (bits & 0x7fffU) > 0x7f80U; });
   default:
     return -1;
   }
 }
 
+std::int64_t first_nan_on_device(data::DeviceBackend& device, const ConstTensorView& input,
+                                 Span<const Stream> streams) {
+  const std::size_t size = size_of(input.dtype());
+  std::int64_t before = 0;
+  std::int64_t first = -1;
+  device.read(input.device(), streams, static_cast<const std::byte*>(input.data()),
+              static_cast<std::size_t>(input.bytes()), [&](const std::byte* data, std::size_t bytes) {
+                const auto elements = static_cast<std::int64_t>(bytes / size);
+                first = first_nan(input.dtype(), data, elements);
+                if (first >= 0) first += before;
+                before += elements;
+                return first < 0;
+              });
+  return first;
+}
+
+bool is_floating(DType dtype) noexcept {
+  return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::float16 || dtype == DType::bfloat16;
+}
+
 }  // namespace
 
 void refuse_nan(const engine::Engine& engine, core::CollectiveKind kind, std::string_view name,
-                const ConstTensorView& input) {
-  if (!core::traits_of(kind).reduces || input.device().kind != DeviceKind::cpu) return;
-  const std::int64_t first = first_nan(input);
+                const ConstTensorView& input, Span<const Stream> streams) {
+  if (!core::traits_of(kind).reduces || !is_floating(input.dtype())) return;
+  const std::int64_t first = input.device().kind == DeviceKind::cpu
+                                 ? first_nan(input.dtype(), input.data(), input.elements())
+                                 : first_nan_on_device(*engine.device(), input, streams);
   if (first < 0) return;
   refuse(kind, name,
          "element " + std::to_string(first) + " of " + std::to_string(input.elements()) + " is NaN on rank " +
              std::to_string(engine.topology().rank) + " in step " + std::to_string(engine.steps() + 1) +
              " (KOLO_CHECK_NAN); it was not submitted");
+}
+
+void refuse_nan(const engine::Engine& engine, core::CollectiveKind kind, std::string_view name,
+                const ConstTensorView& input) {
+  const std::optional<Stream> stream = input.stream();
+  refuse_nan(engine, kind, name, input, stream ? Span<const Stream>(&*stream, 1) : Span<const Stream>());
 }
 
 void refuse_nan(const engine::Engine& engine, std::string_view name, const detail::CallParts& call) {

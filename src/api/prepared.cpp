@@ -56,10 +56,11 @@ class Prepared::Impl {
 
  private:
   void check_values() const {
-    for (std::size_t i = 0; i < buffers_.size() && device_.kind == DeviceKind::cpu; ++i) {
-      const core::TensorSignature& tensor = signature_->tensors[i];
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const ConstTensorView input(buffers_[i].input, signature_->tensors[i].dtype, Shape{buffers_[i].elements},
+                                  device_);
       const std::string& name = signature_->names.size() == buffers_.size() ? signature_->names[i] : entry_.name;
-      api::refuse_nan(*engine_, signature_->kind, name, {buffers_[i].input, tensor.dtype, Shape{buffers_[i].elements}});
+      api::refuse_nan(*engine_, signature_->kind, name, input, streams_);
     }
   }
   void record() {

@@ -3,9 +3,11 @@
 // Whether all ranks hold the same parameters. In the good case ranks exchange one hash of all of them; only if it
 // differs, one of each.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,13 +19,38 @@
 #include "api/context_impl.hpp"
 #include "base/hash.hpp"
 #include "core/signature.hpp"
+#include "data/device.hpp"
 
 namespace kolo {
 namespace {
 
-std::uint64_t hash_of(const TensorView& value) {
-  if (value.device().kind != DeviceKind::cpu) return 0;
-  return base::hash_text_quickly({static_cast<const char*>(value.data()), static_cast<std::size_t>(value.bytes())});
+/// The same wherever the value lies: of pieces as long as those in which a device is read. Behind the value's stream.
+std::uint64_t hash_of(const engine::Engine& engine, const Parameter& parameter) {
+  const TensorView& value = parameter.value;
+  std::uint64_t hash = base::kHashSeed;
+  const auto add = [&hash](const std::byte* data, std::size_t bytes) {
+    hash = base::hash_hash(base::hash_text_quickly({reinterpret_cast<const char*>(data), bytes}), hash);
+    return true;
+  };
+  const auto* const data = static_cast<const std::byte*>(value.data());
+  const auto bytes = static_cast<std::size_t>(value.bytes());
+  if (value.device().kind == DeviceKind::cpu) {
+    constexpr std::size_t kPiece = data::DeviceBackend::kReadBytes;
+    for (std::size_t at = 0; at < bytes; at += kPiece) add(data + at, std::min(kPiece, bytes - at));
+    return hash;
+  }
+  const std::optional<Stream> stream = value.stream();
+  try {
+    if (engine.device() == nullptr)
+      throw Error(ErrorCode::unsupported, "no CUDA device can be used: this build has no CUDA part");
+    engine.device()->check_usable(value.device());
+    engine.device()->read(value.device(), stream ? Span<const Stream>(&*stream, 1) : Span<const Stream>(), data, bytes,
+                          add);
+  } catch (const Error& error) {
+    throw Error(error.code(), "check_replicas: the parameter " + quoted_name(parameter.name) + " lies on " +
+                                  to_string(value.device()) + ", but " + error.status().message());
+  }
+  return hash;
 }
 
 std::uint64_t hash_of(const std::vector<std::uint64_t>& hashes) {
@@ -70,7 +97,7 @@ std::vector<std::pair<int, std::vector<std::uint64_t>>> hashes_of_all(const Grou
 void compare_replicas(const Group& group, Span<const Parameter> parameters, const std::string& when) {
   std::vector<std::uint64_t> own;
   own.reserve(parameters.size());
-  for (const Parameter& parameter : parameters) own.push_back(hash_of(parameter.value));
+  for (const Parameter& parameter : parameters) own.push_back(hash_of(group.impl().engine(), parameter));
   const auto sums = hashes_of_all(group, {hash_of(own)});
   const bool are_equal =
       std::all_of(sums.begin(), sums.end(), [&sums](const auto& one) { return one.second == sums.front().second; });

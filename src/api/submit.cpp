@@ -302,8 +302,8 @@ std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group
   if (!is_plain(call.parts())) {
     Request request = make_request(set, name, call);
     check_usable(engine, waits);
-    check_for_nan(engine, name, call.parts());
     prepare_device(group, name, request);
+    check_for_nan(engine, name, call.parts());
     Claim claim(set.names.claim(name));
     return submit(engine, claim, make_operation(engine, claim, std::move(request)), waits);
   }
@@ -342,8 +342,8 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
   } else {
     Request request = make_request(set, {}, call);
     engine.check_usable();
-    check_for_nan(engine, {}, call.parts());
     prepare_device(group, {}, request);
+    check_for_nan(engine, {}, call.parts());
     operation = make_call(engine, set, std::move(request));
   }
   engine.submitter().call(set, operation);
@@ -370,8 +370,8 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   }
   Request request = make_request(set, {}, call);
   check_usable(engine, true);
-  check_for_nan(engine, {}, parts);
   prepare_device(group, {}, request);
+  check_for_nan(engine, {}, parts);
   if (!may_avoid_log(request)) {
     const auto operation = make_call(engine, set, std::move(request));
     BlockingCall reserved(engine, set);

@@ -129,7 +129,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "The file of a timeline of all ranks, which opens in Perfetto (docs/looking.md). Empty: none."},
     {"KOLO_CHECK_NAN", &S::check_nan, Type::boolean, 0, 0, kShared, "",
      "Whether a reduction whose input has a NaN is refused, with an error that names tensor, rank, step and element. "
-     "It reads every input once more. Tensors of the CPU."},
+     "It reads every input once more; of a device it waits for the input's stream, and copies it to the host."},
     {"KOLO_CHECK_REPLICAS", &S::check_replicas, Type::integer, 0, 1e9, kShared, "",
      "After how many steps the parameters of optimizers are compared over all ranks: an error names the first that "
      "differs, and the ranks that have other values; 0: never (docs/looking.md)."},

@@ -13,6 +13,7 @@
 
 #include <kolo/error.hpp>
 
+#include "core/device_span.hpp"
 #include "core/signature.hpp"
 
 namespace kolo::data {
@@ -86,6 +87,11 @@ struct Job {
   /// finished. Empty: nobody wants to know.
   std::function<void(Job& job, std::size_t run)> run_over;
   std::uint64_t bytes_in_place = 0;  ///< of this rank's tensors, not copied: added to by the backend
+
+  // -- on a device, for timelines
+  std::uint32_t timeline = 0;           ///< the number of the one that runs; 0: none, and nothing is timed
+  std::vector<core::DeviceSpan> spans;  ///< set by the backend before the job is reported finished
+  std::string untimed;                  ///< likewise: why this timeline gets no more of them; said once
 };
 
 enum class Progress : std::uint8_t {

@@ -122,6 +122,15 @@ class DeviceBackend : public Backend {
   /// The stream as it is now. Throws Error (invalid_argument) while it is being captured into a graph.
   [[nodiscard]] virtual DeviceEventPtr record(Device device, Stream stream) = 0;
 
+  /// Takes `bytes` at `data`, the next ones of what is read; false: no more of them are wanted.
+  using Taken = std::function<bool(const std::byte* data, std::size_t bytes)>;
+  /// Reads memory of the device, as it is when the streams have come to here, in pieces of kReadBytes and a last one.
+  /// Blocks until all has been taken. Throws Error (transport; invalid_argument while a stream is being captured into a
+  /// graph).
+  virtual void read(Device device, Span<const Stream> streams, const std::byte* data, std::size_t bytes,
+                    const Taken& taken) = 0;
+  static constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+
   /// Asks for memory of the device. It is there, or known not to be, when a collective of this device is done that was
   /// submitted after this call: memory is allocated by the driver, while no work of ours is there,
   /// because that could deadlock against a collective that runs. The region stays the backend's, too, until `retire`.

@@ -32,7 +32,19 @@ void Execution::wake_peers() {
   }
 }
 
+/// For a timeline: what the device has done for the batch.
+void Execution::tell_spans(const Batch& batch) {
+  if (batch.job.timeline != engine_.recorder->sink_number()) return;  // it has ended, or another one runs
+  for (const core::DeviceSpan& span : batch.job.spans) {
+    engine_.recorder->tell_sink({span.begin_ns, span.end_ns, batch.serial, recorder::saturated(span.bytes),
+                                 batch.job.set, recorder::Kind::device_span, span.code()});
+  }
+  if (batch.job.untimed.empty()) return;
+  engine_.deferred.log(LogLevel::warning, "the timeline has no more rows of the device: " + batch.job.untimed);
+}
+
 void Execution::finish(Batch& batch) {
+  if (batch.job.timeline != 0) tell_spans(batch);
   if (batch.sibling == nullptr) {
     engine_.participant.completed(batch.job.set);
     engine_.recorder->record(recorder::Kind::batch_ended, batch.job.set, 0, batch.serial);

@@ -44,6 +44,7 @@ class Execution {
 
  private:
   void wake_peers() KOLO_REQUIRES(kDriving);
+  void tell_spans(const Batch& batch) KOLO_REQUIRES(kDriving);
   void finish(Batch& batch) KOLO_REQUIRES(kDriving);
   void finish(Operation& member, const Status& outcome) KOLO_REQUIRES(kDriving);
 

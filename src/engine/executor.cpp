@@ -89,6 +89,7 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   batch.job.is_absent = batch.absence.is_own;
   batch.members = std::move(members);
   batch.on_device = on_device;
+  batch.job.timeline = on_device && recorder_ != nullptr ? recorder_->sink_number() : 0;
   batch.serial = how.serial;
   if (recorder_ != nullptr) record_begun(batch, how.plan_key);
   data::Layout once;
@@ -294,6 +295,9 @@ void Executor::recycle(Batch& batch) {
   batch.status = Status();
   batch.job.status = Status();
   batch.job.bytes_in_place = 0;
+  batch.job.timeline = 0;
+  batch.job.spans.clear();
+  batch.job.untimed.clear();
   for (data::Run& run : batch.job.runs) run.allocate = nullptr;
   free_.push_back(&batch);
 }

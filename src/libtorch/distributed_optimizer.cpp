@@ -168,7 +168,8 @@ struct DistributedOptimizer::Impl {
     views.after_step();
     reducer->end_step();
     if (replicas.is_due()) {
-      replicas.compare(ranks, gradients->views());
+      std::vector<at::Tensor> copies;
+      replicas.compare(ranks, gradients->values(copies));
     }
     if (options.broadcast_buffers) {
       libtorch::broadcast_buffers(ranks, *module);

@@ -127,6 +127,18 @@ std::vector<kolo::Parameter> Gradients::views() {
   return views;
 }
 
+std::vector<kolo::Parameter> Gradients::values(std::vector<at::Tensor>& copies) const {
+  std::vector<kolo::Parameter> values;
+  for (const Slot& slot : slots_) {
+    const bool has_gaps = !slot.parameter.is_non_overlapping_and_dense();
+    if (has_gaps) {
+      copies.push_back(slot.parameter.detach().contiguous());
+    }
+    values.push_back({slot.name, memory_view(slot.name, has_gaps ? copies.back() : slot.parameter)});
+  }
+  return values;
+}
+
 void Gradients::attach(GradientReducer& reducer) {
   reducer_ = &reducer;
   for (std::size_t i = 0; i < slots_.size(); ++i) {

@@ -69,10 +69,12 @@ enum class Kind : std::uint8_t {
   group_gone,
   join_begun,
   join_ended,
-  step_ended,  ///< amount: how many so far
-  leaving,     ///< this rank has called shutdown
-  closed,      ///< all ranks have left, or nobody is left to go on with
-  stopped,     ///< the engine has ended
+  step_ended,   ///< amount: how many so far
+  leaving,      ///< this rank has called shutdown
+  closed,       ///< all ranks have left, or nobody is left to go on with
+  stopped,      ///< the engine has ended
+  device_span,  ///< for sinks alone. id: the end's time; round: the batch's number; amount: bytes; detail:
+                ///< core::DeviceSpan::code
 };
 inline constexpr std::uint32_t kAnyRank = ~std::uint32_t{0};
 

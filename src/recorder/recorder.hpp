@@ -98,6 +98,14 @@ class Recorder {
   /// may be about to give it an event.
   void add_sink(std::shared_ptr<Sink> sink);
   void remove_sink() noexcept { sink_.store(nullptr, std::memory_order_release); }
+  /// Which of all sinks it is that there is now; 0: none.
+  [[nodiscard]] std::uint32_t sink_number() const noexcept {
+    return sink_.load(std::memory_order_relaxed) == nullptr ? 0 : static_cast<std::uint32_t>(sinks_.size());
+  }
+  /// An event for the sink alone, at its own time.
+  void tell_sink(const Record& record) noexcept {
+    if (Sink* const sink = sink_.load(std::memory_order_acquire)) sink->take(record);
+  }
   /// Clean: all have left together, and needed nobody who had left before. The file goes. Else it stays for a reader.
   /// Events may follow all the same.
   void close(bool is_clean) noexcept;

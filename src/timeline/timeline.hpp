@@ -10,12 +10,14 @@
 //   `program`   when threads of the program slept inside Kolo
 //   `unnamed`   calls without a name: the batches in which they ran
 //   `messages`  messages between two ranks that had to wait
+//   `device: ...`  a stream of the device: what it did for which batch
 //   marks       ends of steps, errors
 //
 // `take` puts an event into a buffer. A thread turns events into text and writes them, so that a slow disk holds nobody
 // up. If a write fails, as on a full disk, the timeline ends there, and the log says so.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -77,8 +79,10 @@ class Writer {
   void take_call(Batch& batch, const InSet& number);
   void agree(std::uint32_t set, std::uint64_t id, std::uint64_t time, std::string& lines);
   void end_batch(const recorder::Record& record, std::string& lines);
+  void add_device_span(const recorder::Record& record, std::string& lines);
   [[nodiscard]] std::string name_of(std::uint64_t id) const;
   [[nodiscard]] int row_of(std::uint32_t set, std::uint64_t id, std::string& lines);
+  [[nodiscard]] std::string row_name(int row, std::string_view name) const;
   [[nodiscard]] std::string microseconds(std::uint64_t ns) const;
   [[nodiscard]] std::string begin_of(std::string_view phase, std::string_view name, int row, std::uint64_t time) const;
   void span(std::string& lines, std::string_view name, int row, std::uint64_t from, std::uint64_t to,
@@ -88,6 +92,7 @@ class Writer {
   const Place place_;
   std::unordered_map<std::uint64_t, std::string> names_;
   std::map<InSet, int> rows_;
+  std::array<bool, 5> device_rows_{};  ///< those that have a name in the file
   std::map<InSet, Request> requests_;
   std::map<InSet, Request> agreed_;  ///< the same, once their batch has begun
   std::map<InSet, Request> calls_;   ///< without a name, by number, until their batch begins

@@ -7,6 +7,7 @@
 
 #include "base/quote.hpp"
 #include "core/collectives.hpp"
+#include "core/device_span.hpp"
 #include "timeline/timeline.hpp"
 
 namespace kolo::timeline {
@@ -18,6 +19,10 @@ using recorder::Record;
 constexpr int kProgramRow = 1;
 constexpr int kUnnamedRow = 2;
 constexpr int kMessagesRow = 3;
+constexpr int kFirstDeviceRow = 4;  // by core::DeviceSpan::Row
+constexpr std::array<std::string_view, 5> kDeviceRows{"device: pack", "device: nccl", "device: nccl 2",
+                                                      "device: unpack", "device: staged"};
+constexpr std::array<std::string_view, 4> kDeviceWork{"pack", "nccl", "staged", "unpack"};  // by core::DeviceSpan::What
 constexpr int kFirstTensorRow = 10;
 constexpr const char* kMixedCalls = "unnamed calls";  // of several collectives, or made before the timeline began
 
@@ -59,10 +64,14 @@ int Writer::row_of(std::uint32_t set, std::uint64_t id, std::string& lines) {
   const auto [row, is_new] = rows_.try_emplace({set, id}, kFirstTensorRow + static_cast<int>(rows_.size()));
   if (is_new) {
     const std::string name = name_of(id) + (set == 0 ? "" : " (group " + std::to_string(set) + ")");
-    lines += "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" + std::to_string(place_.rank) +
-             ",\"tid\":" + std::to_string(row->second) + ",\"args\":{\"name\":" + quoted_json(name) + "}},\n";
+    lines += row_name(row->second, name);
   }
   return row->second;
+}
+
+std::string Writer::row_name(int row, std::string_view name) const {
+  return "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" + std::to_string(place_.rank) +
+         ",\"tid\":" + std::to_string(row) + ",\"args\":{\"name\":" + quoted_json(name) + "}},\n";
 }
 
 std::string Writer::microseconds(std::uint64_t ns) const {
@@ -145,6 +154,21 @@ void Writer::end_batch(const Record& record, std::string& lines) {
   batches_.erase(found);
 }
 
+void Writer::add_device_span(const Record& record, std::string& lines) {
+  const core::DeviceSpan is = core::DeviceSpan::of_code(record.detail);
+  const auto row = static_cast<std::size_t>(is.row);
+  const int place = kFirstDeviceRow + static_cast<int>(row);
+  if (!device_rows_[row]) {
+    lines += row_name(place, kDeviceRows[row]);
+    device_rows_[row] = true;
+  }
+  std::string about = field("batch", record.round);
+  if (record.set != 0) about += "," + field("group", record.set);
+  about += "," + field("bytes", record.amount);
+  if (is.what == core::DeviceSpan::What::nccl) about += is.in_place ? ",\"in_place\":true" : ",\"in_place\":false";
+  span(lines, kDeviceWork[static_cast<std::size_t>(is.what)], place, record.time, record.id, about);
+}
+
 void Writer::add(const Record& record, std::string& lines) {
   switch (record.kind) {
   case Kind::submitted:
@@ -163,6 +187,9 @@ void Writer::add(const Record& record, std::string& lines) {
     break;
   case Kind::batch_ended:
     end_batch(record, lines);
+    break;
+  case Kind::device_span:
+    add_device_span(record, lines);
     break;
   case Kind::failed:
     requests_.erase({record.set, record.id});

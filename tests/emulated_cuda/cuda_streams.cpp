@@ -258,6 +258,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t stop) {
   Call call("cudaEventElapsedTime");
   if (const cudaError_t refused = call.refusal()) return refused;
+  if (const cudaError_t refused = call.beside_captures()) return refused;
   const auto first = find_event(call, start);
   const auto second = find_event(call, stop);
   if (first == nullptr || second == nullptr) return cudaErrorInvalidResourceHandle;
@@ -266,6 +267,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t stop)
     return call.misuse(cudaErrorInvalidResourceHandle, "an event without timing, or never recorded");
   }
   if (!first->recorded->done || !second->recorded->done) return call.end(cudaErrorNotReady);
-  *ms = std::chrono::duration<float, std::milli>(second->recorded->at - first->recorded->at).count();
+  const std::chrono::duration<double, std::milli> elapsed = second->recorded->at - first->recorded->at;
+  *ms = static_cast<float>(elapsed.count() * call.machine.config.clock_rate);
   return call.end(cudaSuccess);
 }

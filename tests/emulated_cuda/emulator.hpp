@@ -44,6 +44,8 @@ struct Config {
   /// For how many collectives a device has room: no other one starts there before one has ended, be it of another
   /// communicator and on another stream. 0: for all.
   unsigned collectives_at_a_time = 0;
+  /// How much faster than the host's the devices' clock goes, by which events are timed.
+  double clock_rate = 1.0;
 };
 
 /// A new machine: no streams, memory, communicators, reports, counts, injections; all handles of before are invalid.

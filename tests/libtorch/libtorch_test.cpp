@@ -463,6 +463,25 @@ TEST(Replicas, ThatDifferAreAnErrorOnAllRanksEverySoManySteps) {
                   kolo::Options{}.with_setting("KOLO_CHECK_REPLICAS", "2").with_setting("KOLO_TIMEOUT_S", "60"));
 }
 
+TEST(Replicas, OfAParameterWithGapsAreItsValues) {
+  const auto train = [] {
+    torch::Tensor gaps = torch::ones({6}).slice(0, 0, 6, 2).set_requires_grad(true);
+    torch::optim::SGD sgd({gaps}, 0.1);
+    kt::DistributedOptimizer optimizer(sgd, kt::NamedTensors{{"gaps", gaps}});
+    const auto step = [&] {
+      optimizer.zero_grad();
+      gaps.sum().backward();
+      optimizer.step();
+    };
+    step();
+    if (kolo::rank() == 1) gaps.data()[2].add_(1);
+    EXPECT_EQ(error_of(step), "mismatch: parameter \"gaps\" is not the same on all ranks after step 2 "
+                              "(KOLO_CHECK_REPLICAS): ranks 0 and 1 hold different values");
+  };
+  kolo::run_local(2, train,
+                  kolo::Options{}.with_setting("KOLO_CHECK_REPLICAS", "1").with_setting("KOLO_TIMEOUT_S", "60"));
+}
+
 // A parameter used twice, one shared between two modules, one frozen, one of no use.
 struct Odd : torch::nn::Module {
   torch::nn::Linear twice, frozen, unused;

@@ -232,16 +232,23 @@ TEST_F(RecorderFile, GivesASinkWhatItRecords) {
   recorder.text(1, "known before");
   recorder.record(Kind::submitted, 0, 1);
   const auto sink = std::make_shared<KeepingSink>();
+  EXPECT_EQ(recorder.sink_number(), 0U);
   recorder.add_sink(sink);
+  EXPECT_EQ(recorder.sink_number(), 1U);
   recorder.text(2, "new");
   recorder.record(Kind::batch_begun, 0, 2, 7);
   recorder.record_caller(Kind::wait_begun, 0, 2);
+  recorder.tell_sink({5, 0, 7, 0, 0, Kind::device_span});
   recorder.remove_sink();
+  EXPECT_EQ(recorder.sink_number(), 0U);
+  recorder.tell_sink({6, 0, 7, 0, 0, Kind::device_span});
   recorder.record(Kind::batch_ended, 0, 0, 7);
-  ASSERT_EQ(sink->records.size(), 2U);
+  ASSERT_EQ(sink->records.size(), 3U);
   EXPECT_EQ(sink->records[0].kind, Kind::batch_begun);
   EXPECT_GT(sink->records[0].time, 1U) << "a sink gets the time of the event, not that of the pass";
   EXPECT_EQ(sink->records[1].kind, Kind::wait_begun);
+  EXPECT_EQ(sink->records[2].kind, Kind::device_span) << "which is in no file";
+  EXPECT_EQ(sink->records[2].time, 5U);
   EXPECT_EQ(sink->names, (std::map<std::uint64_t, std::string>{{1, "known before"}, {2, "new"}}));
   EXPECT_EQ(read().events.size(), 4U);
 }

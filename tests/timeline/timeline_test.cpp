@@ -16,6 +16,7 @@
 #include <kolo/error.hpp>
 
 #include "core/collectives.hpp"
+#include "core/device_span.hpp"
 
 namespace kolo::timeline {
 namespace {
@@ -104,6 +105,34 @@ TEST(TimelineWriter, WaitsMessagesCallsAndMarks) {
   std::vector<std::string> names;
   for (const Json& event : events) names.push_back(event["name"]);
   EXPECT_EQ(names, (std::vector<std::string>{"wait for w", "send to rank 2", "unnamed calls", "step 8 ends", "error"}));
+}
+
+TEST(TimelineWriter, StreamsOfADeviceHaveRows) {
+  Writer writer({"", 1, "host", -1000, "that of the day"});
+  const auto span = [](core::DeviceSpan is, std::uint64_t begin, std::uint64_t end) {
+    return record(begin, Kind::device_span, end, 9, 400, is.code());
+  };
+  core::DeviceSpan carried{core::DeviceSpan::What::nccl, core::DeviceSpan::Row::second_nccl, /*in_place=*/true};
+  std::string lines = "[";
+  writer.add(span({core::DeviceSpan::What::pack, core::DeviceSpan::Row::second_nccl}, 2000, 3500), lines);
+  Record of_group = span(carried, 4000, 6000);
+  of_group.set = 5;
+  writer.add(of_group, lines);
+  writer.add(span({core::DeviceSpan::What::unpack, core::DeviceSpan::Row::unpack}, 6000, 7000), lines);
+  const Json events = parse(lines);
+  ASSERT_EQ(events.size(), 5U);
+  EXPECT_EQ(events[0]["args"]["name"], "device: nccl 2");
+  EXPECT_EQ(events[1], (Json{{"ph", "X"},
+                             {"name", "pack"},
+                             {"pid", 1},
+                             {"tid", 6},
+                             {"ts", 1.0},
+                             {"dur", 1.5},
+                             {"args", {{"batch", 9}, {"bytes", 400}}}}));
+  EXPECT_EQ(events[2]["name"], "nccl");
+  EXPECT_EQ(events[2]["args"], (Json{{"batch", 9}, {"group", 5}, {"bytes", 400}, {"in_place", true}}));
+  EXPECT_EQ(events[3]["args"]["name"], "device: unpack");
+  EXPECT_EQ(events[4]["tid"], 7);
 }
 
 TEST(TimelineWriter, CallsWithoutANameAreShownByTheirCollective) {

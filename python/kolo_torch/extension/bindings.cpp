@@ -70,14 +70,19 @@ py::dict counters(const ProcessGroupKolo& self) {
   return result;
 }
 
-/// Throws where the ranks of the group hold different values of these tensors, which are dense and the CPU's.
+/// Its memory, whatever its type; on a device behind the current stream.
+TensorView memory_of(const at::Tensor& tensor) {
+  const Shape bytes{static_cast<std::int64_t>(tensor.nbytes())};
+  if (tensor.is_cpu()) return {tensor.data_ptr(), DType::uint8, bytes};
+  const Device device{DeviceKind::cuda, tensor.device().index()};
+  return {tensor.data_ptr(), DType::uint8, bytes, device, current_stream(tensor.device())};
+}
+
+/// Throws where the ranks of the group hold different values of these tensors, which are dense.
 void check_replicas(const ProcessGroupKolo& self, const std::string& caller, const std::vector<std::string>& names,
                     const std::vector<at::Tensor>& tensors, std::int64_t step) {
   std::vector<Parameter> parameters;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    parameters.push_back({names[i],
-                          {tensors[i].data_ptr(), DType::uint8, Shape{static_cast<std::int64_t>(tensors[i].nbytes())}}});
-  }
+  for (std::size_t i = 0; i < names.size(); ++i) parameters.push_back({names[i], memory_of(tensors[i])});
   translated(caller, [&] { detail::check_replicas_after(self.group(), parameters, step); });
 }
 

@@ -138,7 +138,7 @@ def _compare_replicas(
     backend: ProcessGroupKolo, caller: str, parameters: Iterable[tuple[str, torch.nn.Parameter]], step: int
 ) -> None:
     """Raises RuntimeError on all ranks where those that are trained differ."""
-    trained = [(name, p) for name, p in parameters if p.requires_grad and p.device.type == "cpu"]
+    trained = [(name, p) for name, p in parameters if p.requires_grad and p.device.type in _DEVICES]
     backend.check_replicas(caller, [name for name, _ in trained], [p.detach().contiguous() for _, p in trained], step)
 
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What callers' threads ask of the device's backend.
+#include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <kolo/error.hpp>
 
@@ -41,6 +44,23 @@ data::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
   std::shared_ptr<const PooledEvent> event = device_.events().take();
   event->event().record(native(stream));
   return event;
+}
+
+/// By way of memory that is not pinned, because to pin it beside a collective that runs could deadlock. The streams are
+/// waited for without anything of the engine's: what they wait for is moved on by its own thread.
+void CudaBackend::read(Device device, Span<const Stream> streams, const std::byte* data, std::size_t bytes,
+                       const Taken& taken) {
+  const DeviceGuard guard(device.index);
+  for (const Stream& stream : streams) refuse_capture(native(stream));
+  for (const Stream& stream : streams) wait_for(native(stream));
+  std::optional<OwnStream> own;
+  const cudaStream_t stream = streams.empty() ? own.emplace().raw() : native(streams[0]);
+  std::vector<std::byte> memory(std::min(bytes, kReadBytes));
+  for (std::size_t at = 0; at < bytes; at += kReadBytes) {
+    const std::size_t now = std::min(bytes - at, kReadBytes);
+    copy_to_host(memory.data(), data + at, now, stream);
+    if (!taken(memory.data(), now)) return;
+  }
 }
 
 std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number, std::size_t bytes,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "data/cuda/cuda_api.hpp"
+#include "data/cuda/device_times.hpp"
 #include "data/cuda/region.hpp"
 #include "data/cuda/set_on_device.hpp"
 #include "data/cuda/steps.hpp"
@@ -21,6 +22,7 @@ struct Load {
   std::size_t slot = 0;
   std::byte* memory = nullptr;  ///< the slot's, on the device
   bool alone = false;           ///< packed and unpacked by the carrier's own stream
+  Stamps* stamps = nullptr;     ///< around what `carry` gives; null: it is not timed
 };
 
 /// The driver's, with the device current; `abort` apart.

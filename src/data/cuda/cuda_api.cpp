@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/cuda/cuda_api.hpp"
 
+#include <cmath>
 #include <cstdio>
 
 #include <kolo/error.hpp>
@@ -101,6 +102,8 @@ bool is_capturing(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+void wait_for(cudaStream_t stream) { check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
+
 OwnStream::OwnStream() {
   int least = 0;
   int greatest = 0;
@@ -143,10 +146,36 @@ bool Event::reached(CallSite site) const {
   return true;
 }
 
+TimedEvent::TimedEvent() { check(cudaEventCreateWithFlags(&raw_, cudaEventDefault), "cudaEventCreateWithFlags"); }
+
+TimedEvent::~TimedEvent() {
+  if (raw_ != nullptr) forgive(cudaEventDestroy(raw_));
+}
+
+void TimedEvent::stamp(cudaStream_t stream) const { check(cudaEventRecord(raw_, stream), "cudaEventRecord"); }
+
+bool TimedEvent::is_reached() const {
+  const cudaError_t result = cudaEventQuery(raw_);
+  if (result == cudaErrorNotReady) return false;
+  check(result, "cudaEventQuery");
+  return true;
+}
+
+std::chrono::nanoseconds TimedEvent::since(const TimedEvent& other) const {
+  float ms = 0;
+  check(cudaEventElapsedTime(&ms, other.raw_, raw_), "cudaEventElapsedTime");
+  return std::chrono::nanoseconds(std::llround(static_cast<double>(ms) * 1e6));
+}
+
 // ---------------------------------------------------------------- memory
 
 void copy_async(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+}
+
+void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+  wait_for(stream);
 }
 
 void zero_async(void* data, std::size_t bytes, cudaStream_t stream) {

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -69,6 +70,9 @@ struct DeviceInfo {
 /// streams.
 [[nodiscard]] bool is_capturing(cudaStream_t stream);
 
+/// Blocks until all that the stream was given is done.
+void wait_for(cudaStream_t stream);
+
 class Event;
 
 /// A stream of our own: does not wait for the legacy default stream, and has the highest priority. Of the current
@@ -110,10 +114,34 @@ class Event {
   cudaEvent_t raw_ = nullptr;
 };
 
+/// A point in a stream's work that knows when it was reached. It orders nothing. Of the current device. Movable.
+class TimedEvent {
+ public:
+  TimedEvent();
+  TimedEvent(TimedEvent&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  TimedEvent& operator=(TimedEvent&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~TimedEvent();
+  /// The stream, of the same device, as it is now.
+  void stamp(cudaStream_t stream) const;
+  [[nodiscard]] bool is_reached() const;
+  /// From the other to this one; negative, if this one was first. Both have been reached.
+  [[nodiscard]] std::chrono::nanoseconds since(const TimedEvent& other) const;
+
+ private:
+  cudaEvent_t raw_ = nullptr;
+};
+
 // ---------------------------------------------------------------- memory
 
 /// Between any two places; the host's must be pinned to be asynchronous.
 void copy_async(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
+
+/// From the device to memory of the host that need not be pinned, as the stream's next work; blocks until it is there.
+/// Where the stream has much to do, `wait_for` comes first: such a copy may hold locks of the driver while it waits.
+void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
 
 void zero_async(void* data, std::size_t bytes, cudaStream_t stream);
 

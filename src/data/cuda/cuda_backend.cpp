@@ -316,11 +316,18 @@ bool CudaBackend::pack_one() {
       static_cast<const PooledEvent&>(*ready).event().hold_back(on.raw());
     }
     open.job->ready.clear();
+    if (times_.are_wanted(open.job->timeline, with.messages.to_host.raw())) open.stamps.resize(open.steps.size());
   }
   if (has_slot) take_slot(flight.load, on);
+  if (!open.stamps.empty()) {
+    StepStamps& stamps = open.stamps[open.packed_steps] = times_.take(step);
+    flight.stamps = &stamps;
+    flight.load.stamps = stamps.carry.get();
+  }
   flight.last = ++open.packed_steps == open.steps.size();
   if (step.packs()) {
     const ProfilerRange range("pack", open.job->label);
+    const StampsAround stamps(flight.stamps->pack.get(), on.raw());
     const Move move{flight.table->chunks(), flight.table->count(), Direction::pack, flight.load.memory};
     launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
@@ -375,6 +382,7 @@ bool CudaBackend::unpack_one() {
   if (!alone) with.carrier->deliver(flight.load, with.unpack);
   if (flight.load.step->unpacks()) {
     const ProfilerRange range("unpack", flight.open->job->label);
+    const StampsAround stamps(flight.stamps->unpack.get(), on.raw());
     const Move move{flight.table->chunks(), flight.table->count(), Direction::unpack, flight.load.memory};
     launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
@@ -407,10 +415,21 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
     return std::exchange(open->set->looked_at, looks_) != looks_ && is_over(*open);
   });
   if (done == jobs_.end()) return false;
+  if ((*done)->job->timeline != 0) note_times(**done);
   finished.push_back((*done)->job);
   jobs_.erase(done);
   if (jobs_.empty()) let_go_of_regions();
   return true;
+}
+
+/// Of a batch that is over.
+void CudaBackend::note_times(OpenJob& open) {
+  if (!open.stamps.empty()) {
+    const Equipment& with = *equipment_;
+    open.job->spans =
+        times_.read(open.steps, std::move(open.stamps), {with.pack.raw(), with.unpack.raw(), options_.staged});
+  }
+  open.job->untimed = times_.take_failure();
 }
 
 // ---------------------------------------------------------------- the end

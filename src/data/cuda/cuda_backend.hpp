@@ -75,6 +75,7 @@
 #include "data/cuda/carrier.hpp"
 #include "data/cuda/chosen_device.hpp"
 #include "data/cuda/cuda_api.hpp"
+#include "data/cuda/device_times.hpp"
 #include "data/cuda/events.hpp"
 #include "data/cuda/known_regions.hpp"
 #include "data/cuda/meeting.hpp"
@@ -159,6 +160,8 @@ class CudaBackend final : public data::DeviceBackend {
   void check_usable(Device device, const core::Signature& signature) override;
   void check_usable(Device device) override;
   [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
+  void read(Device device, Span<const Stream> streams, const std::byte* data, std::size_t bytes,
+            const Taken& taken) override;
   [[nodiscard]] std::shared_ptr<data::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes,
                                                                std::vector<int> members) override;
   void retire(const data::DeviceRegion& region, bool release) noexcept override { regions_.retire(region, release); }
@@ -210,6 +213,7 @@ class CudaBackend final : public data::DeviceBackend {
   bool carry_one();
   bool unpack_one();
   bool finish_one(std::vector<data::Job*>& finished);
+  void note_times(OpenJob& open);
   [[nodiscard]] bool is_next_on_carriers_stream(const Load& load);
   [[nodiscard]] bool choose_slot(Load& load) const;
   void take_slot(Load& load, const OwnStream& on);
@@ -235,6 +239,7 @@ class CudaBackend final : public data::DeviceBackend {
   std::atomic<bool> equipped_{false};
   std::deque<std::unique_ptr<OpenJob>> jobs_;  // of all sets, in the order of the log
   std::deque<Flight> flights_;
+  DeviceTimes times_;
   const std::unique_ptr<Copies> copies_;
   std::uint64_t looks_ = 0;          // for batches that are over
   std::unique_ptr<Worker> freeing_;  // waits for the device to free arenas

@@ -231,6 +231,7 @@ void NcclCarrier::deliver(const Load& load, const OwnStream& stream) {
 void NcclCarrier::give(const Load& load) {
   NcclLink& link = *load.set->link;
   if (!load.alone) packed_[load.slot].hold_back(link.stream->raw());
+  const StampsAround stamps(load.stamps, link.stream->raw());
   const std::vector<Call>& calls = load.step->calls;
   if (calls.size() == 1) return call(calls.front(), link, load.memory);
   if (calls.empty()) return;

@@ -11,6 +11,7 @@
 #include "data/backend.hpp"
 #include "data/cuda/carrier.hpp"
 #include "data/cuda/cuda_backend.hpp"
+#include "data/cuda/device_times.hpp"
 #include "data/cuda/events.hpp"
 #include "data/cuda/set_on_device.hpp"
 #include "data/cuda/steps.hpp"
@@ -28,7 +29,8 @@ struct CudaBackend::OpenJob {
   bool planned = false;
   std::optional<StepPlanner> planner;
   std::vector<Step> steps;
-  bool alone = false;  // small: all of it on the carrier's stream
+  std::vector<StepStamps> stamps;  // by step; empty: it is not timed
+  bool alone = false;              // small: all of it on the carrier's stream
   std::size_t packed_steps = 0;
   std::shared_ptr<const PooledEvent> end;  // recorded behind the last unpack
   std::vector<Uneven> uneven;  // of runs whose rows differ by rank, while the ranks tell each other about them
@@ -39,6 +41,7 @@ struct CudaBackend::Flight {
   OpenJob* open = nullptr;
   Load load;
   Table* table = nullptr;
+  const StepStamps* stamps = &kUntimed;
   bool last = false;
   bool under_way = false;
 };

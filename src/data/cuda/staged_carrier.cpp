@@ -37,6 +37,7 @@ StagedCarrier::StagedCarrier(std::size_t slots, std::size_t slot_bytes, const Be
 }
 
 void StagedCarrier::collect(const Load& load, const OwnStream& stream) {
+  if (load.stamps != nullptr) load.stamps->begin(stream.raw());
   if (load.step->slot_bytes > 0) {
     copy_async(pinned_[load.slot].data(), load.memory, load.step->slot_bytes, stream.raw());
   }
@@ -72,8 +73,10 @@ void StagedCarrier::carry(const Load& load) {
 }
 
 void StagedCarrier::deliver(const Load& load, const OwnStream& stream) {
-  if (load.step->slot_bytes == 0) return;
-  copy_async(load.memory, pinned_[load.slot].data(), load.step->slot_bytes, stream.raw());
+  if (load.step->slot_bytes > 0) {
+    copy_async(load.memory, pinned_[load.slot].data(), load.step->slot_bytes, stream.raw());
+  }
+  if (load.stamps != nullptr) load.stamps->end(stream.raw());
 }
 
 }  // namespace kolo::cuda

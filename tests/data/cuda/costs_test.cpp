@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
+
+#include <kolo/looking.hpp>
 
 #include "tests/data/cuda/resnet50.hpp"
 
@@ -96,9 +99,12 @@ class CostsOf : public CudaTest {
     return cheapest(tries);
   }
 
-  static Costs lone(std::int64_t bytes) {
+  /// `before`: what each rank does first.
+  static Costs lone(
+      std::int64_t bytes, const std::function<void()>& before = [] {}) {
     std::vector<std::unique_ptr<DeviceTensor>> tensors(2);
     const auto prepare = [&](const RankStream& stream) {
+      before();
       auto& tensor = tensors[static_cast<std::size_t>(rank())];
       tensor = std::make_unique<DeviceTensor>(DType::float32, bytes / 4, stream);
       ok(cudaMemsetAsync(tensor->data(), 0, tensor->bytes(), stream));
@@ -131,6 +137,27 @@ TEST_F(CostsOf, ALoneAllReduce) {
     EXPECT_EQ(costs.thread_changes, 0U);
     EXPECT_EQ(costs.bells, 0U);
   }
+}
+
+/// Two events around NCCL's kernel while there is one; then nothing of it is left.
+TEST_F(CostsOf, ATimeline) {
+  const std::string path = ::testing::TempDir() + "costs.json";
+  for (const bool runs : {true, false}) {
+    const Costs costs = lone(8, [&] {
+      start_timeline(path);
+      if (!runs) stop_timeline();
+    });
+    print(runs ? "all-reduce in a timeline" : "all-reduce after a timeline", costs);
+    EXPECT_EQ(costs.cuda, runs ? 6U : 4U);
+    EXPECT_EQ(costs.stream_waits, 2U);
+    EXPECT_EQ(costs.nccl, 1U);
+    EXPECT_EQ(costs.thread_changes, 0U);
+    EXPECT_EQ(costs.bells, 0U);
+    EXPECT_EQ(emulated::calls("cudaEventElapsedTime") > 0, runs);
+    expect_no_reports();
+    emulated::reset(machine());
+  }
+  std::filesystem::remove(path);
 }
 
 /// By name, prepared, and as one call.
