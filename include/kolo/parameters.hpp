@@ -70,8 +70,13 @@ class ReplicaChecks {
   explicit ReplicaChecks(const Group& group) : every_(replica_interval(group)) {}
   /// A step has ended: whether the parameters are to be compared now (`compare`).
   [[nodiscard]] bool is_due() noexcept { return every_ != 0 && ++steps_ % every_ == 0; }
+  /// Those that have a gradient: each rank may compute buffers from its own batches.
   void compare(const Group& group, Span<const Parameter> parameters) const {
-    check_replicas_after(group, parameters, steps_);
+    std::vector<Parameter> trained;
+    for (const Parameter& parameter : parameters) {
+      if (parameter.gradient) trained.push_back(parameter);
+    }
+    check_replicas_after(group, trained, steps_);
   }
 
  private:

@@ -81,9 +81,9 @@ class KOLO_API ParameterShards {
   [[nodiscard]] GradientReducer& reducer() const;
   /// Zeroes all gradients; between the micro-steps of one step it does nothing.
   void zero_grad();
-  /// After the reduction, before the optimizer's own step: waits for the last step's values, divides the gradients by
-  /// `scale`, where it is given, and clips. Returns whether the optimizer is to step: not if a gradient of any rank was
-  /// infinite or no number while there is a scale.
+  /// After the reduction, before the optimizer's own step: waits for the last step's values, compares them over the
+  /// ranks if KOLO_CHECK_REPLICAS says so, divides the gradients by `scale`, where it is given, and clips. Returns
+  /// whether the optimizer is to step: not if a gradient of any rank was infinite or no number while there is a scale.
   [[nodiscard]] bool before_step(std::optional<double> scale = std::nullopt);
   /// After the optimizer's own step: gives the other ranks this rank's values, and ends the step. Waits for theirs, but
   /// with `gather_late`.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step, from here: the gradients' pieces have arrived; the norm of all pieces is one all-reduce of 8 bytes; the
-// optimizer steps the pieces of the values; each value is gathered in place, the first parameters first, because the
-// next forward pass needs them first. In stage 0 the pieces are the whole parameters, and nothing is gathered.
+// A step, from here: the gradients' pieces have arrived; the last step's values are whole on all ranks, and are
+// compared now if KOLO_CHECK_REPLICAS says so; the norm of all pieces is one all-reduce of 8 bytes; the optimizer steps
+// the pieces of the values; each value is gathered in place, the first parameters first, because the next forward pass
+// needs them first. In stage 0 the pieces are the whole parameters, and nothing is gathered.
+//
+// Replicas are compared before the step, not after it: the gather overwrites whatever was different.
 #include <cmath>
 #include <exception>
 #include <string>
@@ -41,7 +44,10 @@ struct Master {
 struct ParameterShards::Impl {
   const Group group;
   const ShardedOptimizerOptions options;
+  const std::vector<Parameter> parameters;
   GradientReducer reducer;
+  detail::ReplicaChecks replicas{group};
+  bool compares_replicas = false;  // when all values of the last step have come
   std::vector<Parameter> pieces, places;
   std::vector<Master> masters;
   double squares = 0;  // the norm's memory
@@ -50,8 +56,9 @@ struct ParameterShards::Impl {
   std::vector<Shard> shards;  // by parameter; behind what the gathers write to
   const int exceptions_at_birth = std::uncaught_exceptions();
 
-  Impl(const Group& ranks, Span<const Parameter> parameters, const ShardedOptimizerOptions& given)
-      : group(ranks), options(given), reducer(group, checked(parameters, given), given.reduction, gets(given.stage)) {
+  Impl(const Group& ranks, Span<const Parameter> list, const ShardedOptimizerOptions& given)
+      : group(ranks), options(given), parameters(list.begin(), list.end()),
+        reducer(group, checked(parameters, given), given.reduction, gets(given.stage)) {
     shards.reserve(parameters.size());
     masters.reserve(parameters.size());
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -149,6 +156,15 @@ struct ParameterShards::Impl {
     if (first) std::rethrow_exception(first);
   }
 
+  void end_step() {
+    reducer.end_step();
+    compares_replicas = replicas.is_due();
+  }
+
+  void compare_replicas_if_due() {
+    if (std::exchange(compares_replicas, false)) replicas.compare(group, parameters);
+  }
+
   static void wait(Shard& shard) {
     if (shard.gathering.valid()) Handle(std::move(shard.gathering)).wait();
   }
@@ -213,6 +229,7 @@ void ParameterShards::zero_grad() {
 
 bool ParameterShards::before_step(std::optional<double> scale) {
   impl().wait_all_shards();
+  impl_->compare_replicas_if_due();
   for (Master& master : impl_->masters) impl_->options.cast(*master.place.gradient, master.gradient.view());
   if (scale) impl_->unscale(*scale);
   if (!scale && !impl_->options.max_norm) return true;
@@ -229,11 +246,11 @@ void ParameterShards::after_step() {
       if (shard.gradient) shard.gathering = shard.gather.start();
     }
   }
-  impl_->reducer.end_step();
+  impl_->end_step();
   if (!impl_->options.gather_late) impl_->wait_all_shards();
 }
 
-void ParameterShards::skip_step() { impl().reducer.end_step(); }
+void ParameterShards::skip_step() { impl().end_step(); }
 
 void ParameterShards::wait_parameter(std::size_t index) {
   if (index >= impl().shards.size()) {

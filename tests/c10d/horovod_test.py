@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kolo_torch.horovod, call by call, on 2 and 3 processes.
+"""kolo_torch.horovod, call by call, on 2 and 3 processes; and KOLO_CHECK_REPLICAS, there and in PyTorch's DDP.
 
 usage: horovod_test.py [CHECK...]      needs kolo_torch on the path (PYTHONPATH)
 """
@@ -492,12 +492,46 @@ def all_checks(rank, size, folder):
     assert not hvd.is_initialized()
 
 
+def replicas(rank, size, folder):
+    """Every third step, in a world of its own: other checks have other values on each rank."""
+    os.environ["KOLO_CHECK_REPLICAS"] = "3"
+    dist.init_process_group("kolo", init_method=f"file://{folder}/meet", rank=rank, world_size=size)
+    (x, *_), (y, *_) = data(size)
+
+    def step(model, optimizer):
+        optimizer.zero_grad()
+        loss_of(model, x, y).backward()
+        optimizer.step()
+
+    def differs_in(name):
+        return f'parameter "{name}" is not the same on all ranks after step 6 (KOLO_CHECK_REPLICAS): rank 1 holds other'
+
+    model = network(0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    wrapped = torch.nn.parallel.DistributedDataParallel(network(0))
+    plain = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    for _ in range(5):
+        step(model, optimizer)
+        step(wrapped, plain)
+    if rank == 1:
+        model[2].bias.data.add_(1)
+        wrapped.module[0].weight.data[0, 0] += 1
+    raises(RuntimeError, f"DistributedOptimizer: {differs_in('2.bias')}", lambda: step(model, optimizer))
+    step(wrapped, plain)  # the check comes before the next forward pass
+    raises(RuntimeError, f"DistributedDataParallel: {differs_in('0.weight')}", lambda: step(wrapped, plain))
+    dist.destroy_process_group()
+
+
 def main():
     failed = 0
     for size in (2, 3):
         statuses = Ranks(size, all_checks).wait()
         outcome = "passed" if not any(statuses) else f"FAILED, {statuses}"
         print(f"{len(CHECKS)} checks on {size} ranks: {outcome}", flush=True)
+        failed += any(statuses)
+    if not sys.argv[1:]:
+        statuses = Ranks(3, replicas).wait()
+        print(f"replicas on 3 ranks: {'FAILED, ' + str(statuses) if any(statuses) else 'passed'}", flush=True)
         failed += any(statuses)
     return 1 if failed else 0
 

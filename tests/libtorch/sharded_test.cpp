@@ -304,6 +304,24 @@ TEST(Sharded, ClipsAndScalesInAllStages) {
 }
 
 // Steps that are too small for 16 bits.
+TEST(Sharded, ComparesReplicasInTheStepThatFollows) {
+  const auto train_in_stage = [](int stage) {
+    Net net;
+    kt::ShardedOptimizer optimizer(net, kAdamW, kt::ShardedOptimizerOptions().with_stage(stage));
+    train(net, optimizer, torch::kDouble, 4, false);
+    if (kolo::rank() == 1) net.first->bias.data().add_(1);
+    EXPECT_EQ(
+        error_of([&] { train(net, optimizer, torch::kDouble, 1, false); }),
+        "mismatch: parameter \"first.bias\" is not the same on all ranks after step 4 (KOLO_CHECK_REPLICAS): rank 1 "
+        "holds other values than ranks 0 and 2");
+  };
+  for (int stage = 0; stage < 3; ++stage) {
+    kolo::run_local(
+        3, [&] { train_in_stage(stage); },
+        kolo::Options{}.with_setting("KOLO_CHECK_REPLICAS", "2").with_setting("KOLO_TIMEOUT_S", "60"));
+  }
+}
+
 TEST(Sharded, StepsCopiesInFloat32) {
   on_ranks(3, [] {
     for (const int stage : {0, 1, 2}) {

@@ -440,6 +440,30 @@ TEST(ShardedOptimizer, GathersLateByParameter) {
   });
 }
 
+TEST(ShardedOptimizer, ComparesReplicasInTheStepThatFollows) {
+  const auto train = [] {
+    for (int stage = 0; stage < 3; ++stage) {
+      Model<float> model;
+      model.buffer[0] = static_cast<float>(kolo::rank());  // buffers may differ
+      kolo::ShardedOptimizer optimizer(model.list, adamw,
+                                       kolo::ShardedOptimizerOptions().with_stage(stage).with_gather_late(stage == 1));
+      for (int step = 1; step < 6; ++step) EXPECT_TRUE(optimizer.step());
+      EXPECT_TRUE(optimizer.step());
+      optimizer.wait_parameters();
+      if (kolo::rank() == 1) {
+        model.values[2][0] += 1;  // the piece of rank 0
+        model.values[5][1] += 1;  // its own
+      }
+      EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { optimizer.step(); }),
+                "parameter \"w2\" is not the same on all ranks after step 6 (KOLO_CHECK_REPLICAS): rank 1 holds other "
+                "values than ranks 0 and 2; 1 more parameter differs")
+          << "stage " << stage;
+    }
+  };
+  kolo::run_local(3, train,
+                  kolo::Options{}.with_setting("KOLO_CHECK_REPLICAS", "3").with_setting("KOLO_TIMEOUT_S", "100"));
+}
+
 TEST(ShardedOptimizer, WorksInAGroup) {
   run({4, 0}, [] {
     const kolo::Group half = kolo::world().split(kolo::rank() % 2);

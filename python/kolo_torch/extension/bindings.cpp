@@ -71,14 +71,14 @@ py::dict counters(const ProcessGroupKolo& self) {
 }
 
 /// Throws where the ranks of the group hold different values of these tensors, which are dense and the CPU's.
-void check_replicas(const ProcessGroupKolo& self, const std::vector<std::string>& names,
+void check_replicas(const ProcessGroupKolo& self, const std::string& caller, const std::vector<std::string>& names,
                     const std::vector<at::Tensor>& tensors, std::int64_t step) {
   std::vector<Parameter> parameters;
   for (std::size_t i = 0; i < names.size(); ++i) {
     parameters.push_back({names[i],
                           {tensors[i].data_ptr(), DType::uint8, Shape{static_cast<std::int64_t>(tensors[i].nbytes())}}});
   }
-  translated("DistributedDataParallel", [&] { detail::check_replicas_after(self.group(), parameters, step); });
+  translated(caller, [&] { detail::check_replicas_after(self.group(), parameters, step); });
 }
 
 py::dict place(const ProcessGroupKolo& self) {
@@ -106,7 +106,8 @@ PYBIND11_MODULE(_C, module) {
       .def("counters", &counters)
       .def("place", &place)
       .def("replica_interval", [](const ProcessGroupKolo& self) { return detail::replica_interval(self.group()); })
-      .def("check_replicas", &check_replicas, py::arg("names"), py::arg("tensors"), py::arg("step"), unlocked)
+      .def("check_replicas", &check_replicas, py::arg("caller"), py::arg("names"), py::arg("tensors"),
+           py::arg("step"), unlocked)
       .def(
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)

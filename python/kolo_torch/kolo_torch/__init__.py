@@ -17,7 +17,7 @@ import os
 import sys
 import warnings
 import weakref
-from typing import Any
+from typing import Any, Iterable
 
 import torch
 import torch.distributed as dist
@@ -129,10 +129,17 @@ def _watch_replicas(every: int) -> None:
         backend = backend_of(model.process_group)
         if done == 0 or done % every != 0 or backend is None:
             return
-        trained = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad and p.device.type == "cpu"]
-        backend.check_replicas([n for n, _ in trained], [p.detach().contiguous() for _, p in trained], done)
+        _compare_replicas(backend, "DistributedDataParallel", model.module.named_parameters(), done)
 
     torch.nn.modules.module.register_module_forward_pre_hook(before_forward)
+
+
+def _compare_replicas(
+    backend: ProcessGroupKolo, caller: str, parameters: Iterable[tuple[str, torch.nn.Parameter]], step: int
+) -> None:
+    """Raises RuntimeError on all ranks where those that are trained differ."""
+    trained = [(name, p) for name, p in parameters if p.requires_grad and p.device.type == "cpu"]
+    backend.check_replicas(caller, [name for name, _ in trained], [p.detach().contiguous() for _, p in trained], step)
 
 
 def _leave_worlds_at_exit() -> None:

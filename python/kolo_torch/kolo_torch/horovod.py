@@ -460,6 +460,7 @@ class _Gradients:
         self.synchronized: dict[torch.nn.Parameter, torch.Tensor] = {}  # as `synchronize` has left them
         self.left: dict[torch.nn.Parameter, tuple[torch.Tensor, int]] = {}  # as `step` and `zero_grad` have left them
         self.hooks: dict[torch.nn.Parameter, Any] = {}
+        self.steps = 0
         weakref.finalize(self, _let_go, self.hooks, self.in_flight).atexit = False
         _all_gradients.add(self)
 
@@ -563,6 +564,16 @@ class _Gradients:
         self.synchronized = {}
         self.left = {p: (p.grad, p.grad._version) for p in parameters if p.grad is not None}
 
+    def end_step(self, parameters: list[torch.nn.Parameter]) -> None:
+        """What KOLO_CHECK_REPLICAS asks for."""
+        self.note_as_left(parameters)
+        self.steps += 1
+        every = _backend().replica_interval()
+        if every != 0 and self.steps % every == 0:
+            self.take(parameters)
+            named = [(self.names[p], p) for p in parameters]
+            kolo_torch._compare_replicas(_backend(), "DistributedOptimizer", named, self.steps)
+
     def reduce_loss(self, loss: Any) -> Any:
         if not isinstance(loss, (torch.Tensor, float)):
             return loss
@@ -648,7 +659,7 @@ class _Distributed:
         self._opt_called = True  # as a learning rate scheduler's own `step` would note
         self._step_count = getattr(self, "_step_count", 0) + 1  # and where that is of PyTorch before 2.4
         result = super().step(closure and reducing_closure)  # type: ignore[misc]
-        gradients.note_as_left(_parameters_of(self))
+        gradients.end_step(_parameters_of(self))
         return result
 
     # Schedulers need not put theirs before it.
