@@ -117,6 +117,9 @@ struct Metrics {
   std::uint64_t bytes_between_nodes = 0;  ///< of groups that have several nodes
   std::uint64_t bytes_alone = 0;          ///< of groups of one rank
   std::uint64_t bytes_on_device = 0;
+  /// Of `batches`: those for which other ranks waited for this one, because it was the last to submit. Where no rank is
+  /// slow it is about as much on every rank; on a slow one it is nearly all.
+  std::uint64_t awaited_batches = 0;
   Histogram negotiation_ns;  ///< from when the engine took a request until all ranks had submitted it; not of shortcuts
   Histogram execution_ns;    ///< from the begin of a batch until it was done
   /// How long threads of the program slept inside Kolo. A wait that ends while its thread still looks is not counted.

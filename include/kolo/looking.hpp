@@ -35,6 +35,10 @@ struct RankReport {
   std::string state;      ///< "runs", "is stopped", "was killed", "has ended after an error", "no file", ...
   std::string last;       ///< what it did last, as a sentence
   double last_s = 0;      ///< when that was, in seconds since the job's first event
+  /// Batches in its recorder for which it is known which rank was the last to submit, and those for which it was this
+  /// rank.
+  std::uint64_t batches = 0;
+  std::uint64_t awaited_batches = 0;
 };
 
 /// Why a job is as it is.

@@ -151,7 +151,8 @@ std::string to_json(const JobReport& report) {
     ranks += (ranks.empty() ? "" : ", ") + ("{\"rank\": " + std::to_string(rank.rank)) +
              ", \"host\": " + base::quoted_json(rank.host) + ", \"pid\": " + std::to_string(rank.pid) +
              ", \"state\": " + base::quoted_json(rank.state) + ", \"last\": " + base::quoted_json(rank.last) +
-             ", \"last_s\": " + seconds.str() + "}";
+             ", \"last_s\": " + seconds.str() + ", \"batches\": " + std::to_string(rank.batches) +
+             ", \"awaited_batches\": " + std::to_string(rank.awaited_batches) + "}";
   }
   return "{\"directory\": " + base::quoted_json(report.directory) +
          ", \"verdict\": " + base::quoted_json(report.verdict) + ", \"suspects\": [" + suspects +
@@ -170,8 +171,8 @@ JobReport explain_job(const std::string& directory) {
   report.tensors = std::move(judgement.tensors);
   report.sentences = std::move(judgement.sentences);
   for (why::RankLine& line : judgement.ranks) {
-    report.ranks.push_back(
-        {line.rank, std::move(line.host), line.pid, std::move(line.state), std::move(line.last), line.last_at});
+    report.ranks.push_back({line.rank, std::move(line.host), line.pid, std::move(line.state), std::move(line.last),
+                            line.last_at, line.batches, line.awaited});
   }
   return report;
 }

@@ -96,6 +96,8 @@ constexpr auto kRows = std::to_array<Row>({
     {"bytes_between_nodes", &M::bytes_between_nodes, Type::counter, "route_bytes_total{route=\"between_nodes\"}", ""},
     {"bytes_alone", &M::bytes_alone, Type::counter, "route_bytes_total{route=\"alone\"}", ""},
     {"bytes_on_device", &M::bytes_on_device, Type::counter, "route_bytes_total{route=\"device\"}", ""},
+    {"awaited_batches", &M::awaited_batches, Type::counter, "awaited_batches_total",
+     "Batches for which other ranks waited for this one, which was the last to submit."},
 });
 // clang-format on
 

@@ -131,6 +131,7 @@ bool Leader::step(base::Time now) {
   news_ = false;
   bool moved = append_waiting();
   moved |= scan_board();
+  relay_.end_pass();
   pass_up(now);
   if (now >= parent_due_) give_up_parent();
   if (sequencer_ && (moved || heard_ || now >= sequencer_->next_deadline())) moved |= sequence(now);
@@ -160,9 +161,10 @@ bool Leader::blocked() const noexcept { return !waiting_.empty() || (control_ !=
 
 base::Time Leader::next_deadline() const noexcept { return sequencer_ ? sequencer_->next_deadline() : parent_due_; }
 
+/// The own rank last: what it has submitted was published just now, and came after what the others have on the board.
 bool Leader::scan_board() {
   bool moved = false;
-  for (int rank = 0; rank < board_.ranks(); ++rank) {
+  for (int rank = board_.ranks() - 1; rank >= 0; --rank) {
     moved |= scan_rank(rank);
     moved |= scan_quiet(rank);
   }

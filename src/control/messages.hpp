@@ -10,9 +10,9 @@
 // a declaration once all members below have made theirs, bare or whole, for that round. What reaches the sequencer has
 // therefore been submitted by every member, and the number of messages at the root does not grow with the ranks.
 //
-// Three subjects have rules of their own, which stand beside their messages: "Members" (how sets are made and dropped)
-// above `Declared`, "Sequences" (calls without a name) above `SequenceGrown`, and "Joining" (ranks that are out of
-// data) above `Joined`.
+// Four subjects have rules of their own, which stand beside their messages: "Waiting" (for which rank) above `Counted`,
+// "Members" (how sets are made and dropped) above `Declared`, "Sequences" (calls without a name) above `SequenceGrown`,
+// and "Joining" (ranks that are out of data) above `Joined`.
 #pragma once
 
 #include <cstdint>
@@ -48,10 +48,20 @@ struct CountWord {
 
 // ---------------------------------------------------------------- up
 
+// Waiting. Counts, declarations and calls say which rank below was the last to submit (`last`). Entries of batches say
+// for which rank the batch waited: the last that had submitted the request that came last.
+//
+//   order    is that in which leaders have heard the ranks. Ranks that are heard in one pass of a leader cannot be told
+//            apart, but for the leader's own, which has submitted in that pass.
+//   none     (-1) if ranks cannot be told apart; if a request was complete because a rank had joined; if a batch was
+//            complete before there was space for it, because then it waited for other batches. A rank itself says none:
+//            its leader knows who it is.
+
 /// Bare: all members below have submitted `id` up to `word`. Inside a node this is the count column of the board.
 struct Counted {
   core::TensorId id = core::kNoTensor;
   CountWord word;
+  std::int32_t last = -1;  ///< "Waiting"
 };
 
 // Members. A request belongs to a set, and all members of the set make it. A request to make a set belongs to the world
@@ -88,6 +98,7 @@ struct Declared {
   std::uint16_t generation = 0;
   std::vector<Variant> variants;
   std::vector<std::int32_t> members = {};  ///< the ranks that make the request, ascending; empty: the set's members
+  std::int32_t last = -1;                  ///< "Waiting", as in all that follow
 };
 
 /// `rank` is blocked (a wait, wait_for, an unfinished done(), on_done, wait_on) while this planned batch lacks some of
@@ -203,6 +214,7 @@ struct SequenceGrown {
   core::SetId set = core::kGlobalSet;
   core::Round first = 1;  ///< the number of the first call
   std::vector<Repeat> repeats;
+  std::int32_t last = -1;
 };
 
 /// For some time `rank` has received nothing from the nodes for which it waits, in a batch that all have submitted. See
@@ -285,6 +297,7 @@ struct Evicted {
 struct BatchAppended {
   core::SetId set = core::kGlobalSet;
   std::vector<core::TensorId> members;
+  std::int32_t last = -1;
 };
 
 /// The batches of a step, frozen; executes nothing by itself.
@@ -312,6 +325,7 @@ struct PlanVoided {
 struct PlannedBatch {
   std::uint32_t plan = 0;
   std::uint32_t number = 0;
+  std::int32_t last = -1;
 };
 
 /// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. If a
@@ -349,6 +363,7 @@ struct SequenceAppended {
   std::uint64_t calls = 1;
   std::vector<Repeat> repeats = {};  ///< the calls' signatures, if some ranks are absent and have not made them; else
                                      ///< empty
+  std::int32_t last = -1;
 };
 /// The next call of the set's sequence fails on every member; the job goes on.
 struct SequenceFailed {

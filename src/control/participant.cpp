@@ -154,6 +154,7 @@ struct Participant::Impl {
     ++set.run;
     RunBatch batch;
     batch.set = entry.set;
+    batch.last = entry.last;
     batch.members.reserve(entry.members.size());
     for (const TensorId id : entry.members) {
       const SlotId slot = slots.slot_in_log(set, id);

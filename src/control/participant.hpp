@@ -69,6 +69,7 @@ struct RunBatch {
   /// For a planned batch (plan + 1, number); plan_key 0 for any other. The same key always means the same members.
   std::uint32_t plan_key = 0;
   std::uint32_t number = 0;
+  std::int32_t last = -1;  ///< the rank for which it waited, as the log has it
   /// The set's members that contribute nothing, ascending: the operation's neutral element is their input.
   std::vector<std::int32_t> absent = {};
   std::size_t uncounted = 0;  ///< how many of `absent` averages do not count
@@ -80,6 +81,7 @@ struct RunCalls {
   std::vector<std::int32_t> absent = {};  ///< as in `RunBatch`; if this rank is one of them, it has not made the calls,
   std::vector<SequenceAppended::Repeat> repeats = {};  ///< and their signatures are these
   std::size_t uncounted = 0;                           ///< as above
+  std::int32_t last = -1;
 };
 /// The next call of the set's sequence fails; the job goes on.
 struct FailCall {

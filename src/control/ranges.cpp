@@ -22,8 +22,9 @@ class UpRanges {
  public:
   explicit UpRanges(std::int32_t size) : size_(size) {}
 
-  void operator()(const Counted&) const {}
+  void operator()(const Counted& m) const { last(m.last); }
   void operator()(const Declared& m) const {
+    last(m.last);
     require(!m.variants.empty(), "a declaration has no variants");
     for (const Declared::Variant& variant : m.variants) {
       require(!variant.ranks.empty(), "a variant has no ranks");
@@ -64,6 +65,7 @@ class UpRanges {
   void operator()(const Departed& m) const { rank(m.rank); }
   void operator()(const Starved& m) const { rank(m.rank); }
   void operator()(const SequenceGrown& m) const {
+    last(m.last);
     require(!m.repeats.empty(), "a sequence has not grown");
     std::uint64_t remaining = kMostCalls;
     require(m.first > 0 && m.first <= remaining, "a call has no such number");
@@ -94,6 +96,7 @@ class UpRanges {
   }
 
   void rank(std::int32_t rank) const { require(rank >= 0 && rank < size_, "there is no such rank"); }
+  void last(std::int32_t rank) const { check_last(rank, size_); }
   /// Ascending, each once.
   void ranks(const std::vector<std::int32_t>& ranks) const {
     if (ranks.empty()) return;
@@ -127,12 +130,15 @@ class LogRanges {
     require(!m.name.empty(), "a tensor has no name");
   }
   void operator()(const Evicted& m) const { id(m.id); }
-  void operator()(const BatchAppended& m) const { batch(m.members); }
+  void operator()(const BatchAppended& m) const {
+    batch(m.members);
+    world_.last(m.last);
+  }
   void operator()(const PlanDefined& m) const {
     for (const std::vector<core::TensorId>& members : m.batches) batch(members);
   }
   void operator()(const PlanVoided&) const {}
-  void operator()(const PlannedBatch&) const {}
+  void operator()(const PlannedBatch& m) const { world_.last(m.last); }
   void operator()(const Failed& m) const {
     require(m.code != ErrorCode::ok, "an operation fails without an error");
     world_.members(m);
@@ -168,6 +174,7 @@ class LogRanges {
             "names do not ascend");
   }
   void operator()(const SequenceAppended& m) const {
+    world_.last(m.last);
     std::uint64_t known = 0;
     for (const SequenceAppended::Repeat& repeat : m.repeats) {
       require(repeat.count > 0 && repeat.count <= m.calls - known, "a batch has more calls than it says");

@@ -23,6 +23,11 @@ inline void require(bool condition, const char* what) {
   if (!condition) refuse(what);
 }
 
+/// Refuses a rank that is neither of a world of `size` ranks nor -1.
+inline void check_last(std::int32_t rank, std::int32_t size) {
+  require(rank >= -1 && rank < size, "there is no such rank");
+}
+
 /// Refuses a message that no rank of a world of `size` ranks sends.
 void check_ranges(const UpMessage& message, std::int32_t size);
 /// Refuses an entry that no log of a world of `size` ranks and `capacity` ids has.

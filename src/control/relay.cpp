@@ -11,6 +11,8 @@
 // Counts of a child that does not speak for a set (relay/table.hpp) stay in the table. The sequencer does not use them
 // for absent ranks (it uses their `Joined`), and the end of the join clears them.
 //
+// A round was waited for because of the child that completes it (relay/last_heard.hpp).
+//
 // Calls without a name are merged by their numbers (sequence.hpp). Every relay above a joined rank waits for the calls
 // that its `Joined` counts: only those of the rank's own node have them already.
 //
@@ -53,15 +55,24 @@ struct Relay::Impl {
 
   // ---- names with an id
 
-  void on_count(std::size_t child, TensorId id, CountWord word) {
+  void on_count(std::size_t child, TensorId id, CountWord word, std::int32_t last = -1) {
     Tensor* tensor = table.current(id, word.generation);
-    if (tensor != nullptr && word.count > table.row(id)[child]) reach(id, *tensor, child, word.count);
+    if (tensor != nullptr && word.count > table.row(id)[child]) reach(id, *tensor, child, word.count, last);
   }
 
-  void reach(TensorId id, Tensor& tensor, std::size_t child, std::uint64_t count) {
+  /// `last`: as the child's message has it.
+  relay::Voice voice(std::size_t child, std::int32_t last) const {
+    const std::vector<std::int32_t>& below = table.below(child);
+    return {below.size() == 1 ? below.front() : last, pass, child == 0 && local > 0};
+  }
+
+  void reach(TensorId id, Tensor& tensor, std::size_t child, std::uint64_t count, std::int32_t last) {
     std::uint64_t& so_far = table.row(id)[child];
     const bool speaks = tensor.set->joined.empty() || relay::is_one_of(*tensor.speakers, child);
-    if (speaks && so_far <= tensor.forwarded && count > tensor.forwarded) ++tensor.ahead;
+    if (speaks && so_far <= tensor.forwarded && count > tensor.forwarded) {
+      ++tensor.ahead;
+      tensor.last.hear(voice(child, last));
+    }
     so_far = count;
     if (speaks && tensor.ahead == tensor.speakers->size()) advance(id, tensor);
   }
@@ -81,7 +92,7 @@ struct Relay::Impl {
       if (tensor.gathered->round == least) up.emplace_back(declaration(id, tensor));
       tensor.gathered.reset();
     } else {
-      up.emplace_back(Counted{id, CountWord{tensor.generation, least}});
+      up.emplace_back(Counted{id, CountWord{tensor.generation, least}, tensor.last.rank});
     }
     if (set.lazy) send_completed(set);
   }
@@ -99,7 +110,10 @@ struct Relay::Impl {
       if (!gathered.declared[child])
         relay::merge(gathered.variants, {std::nullopt, table.below_child(tensor.set->members, child)});
     }
-    return {tensor.set->number, tensor.name, gathered.round, id, tensor.generation, std::move(gathered.variants)};
+    Declared whole{tensor.set->number,          tensor.name, gathered.round, id, tensor.generation,
+                   std::move(gathered.variants)};
+    whole.last = tensor.last.rank;
+    return whole;
   }
 
   // ---- completed counts
@@ -128,7 +142,7 @@ struct Relay::Impl {
     const Tensor* tensor = table.current(counted.id, counted.word.generation);
     if (tensor == nullptr) return;
     require(has_members(*tensor->set, child), "a rank submits to a process set that it is no member of");
-    on_count(child, counted.id, counted.word);
+    on_count(child, counted.id, counted.word, counted.last);
   }
 
   void on_declared(std::size_t child, Declared&& declared) {
@@ -143,7 +157,8 @@ struct Relay::Impl {
     }
     if (declared.id == kNoTensor) {
       const bool named = !declared.members.empty();
-      fresh.on_declared_new(child, named ? table.children_with(declared.members) : set->speakers, std::move(declared));
+      fresh.on_declared_new(child, voice(child, declared.last),
+                            named ? table.children_with(declared.members) : set->speakers, std::move(declared));
       return;
     }
     Tensor* tensor = table.current(declared.id, declared.generation);
@@ -156,8 +171,9 @@ struct Relay::Impl {
       tensor->gathered->round = round;
     }
     const TensorId id = declared.id;
+    const std::int32_t last = declared.last;
     if (tensor->gathered->round == round) tensor->gathered->gather(child, table.children(), std::move(declared));
-    reach(id, *tensor, child, round);
+    reach(id, *tensor, child, round, last);
   }
 
   // ---- sequences
@@ -176,14 +192,18 @@ struct Relay::Impl {
     Set* const set = table.find_set(message.set);
     if (set == nullptr) return;
     require(has_members(*set, child), "a rank submits to a process set that it is no member of");
+    set->last_call.hear(voice(child, message.last));
     sequence_of(*set).hear(child, std::move(message));
-    merge_sequence(*set);
+    merge_sequence(*set, set->last_call.rank);
   }
 
-  void merge_sequence(Set& set) {
+  void merge_sequence(Set& set, std::int32_t last) {
     if (!set.sequence) return;
     set.sequence->merge(set.speakers);
-    if (set.sequence->up().has_news()) up.emplace_back(set.sequence->up().take());
+    if (!set.sequence->up().has_news()) return;
+    SequenceGrown grown = set.sequence->up().take();
+    grown.last = last;
+    up.emplace_back(std::move(grown));
   }
 
   void on(const SequenceAppended& entry) { note_batch(table.set_of(entry.set), false); }
@@ -219,10 +239,11 @@ struct Relay::Impl {
     for (const TensorId id : table.ids_of(set)) {
       Tensor& tensor = *table.find(id);
       tensor.ahead = ahead_of(id, tensor);
+      tensor.last.rank = -1;
       if (!set.speakers.empty() && tensor.ahead == set.speakers.size()) advance(id, tensor);
     }
     fresh.hear_speakers(set.number, set.speakers);
-    merge_sequence(set);
+    merge_sequence(set, -1);
   }
 
   void on(const RankJoined& entry) { table.set_of(entry.set); }
@@ -336,6 +357,7 @@ struct Relay::Impl {
   relay::NewNames fresh{table.children(), up};  ///< requests without an id
   std::map<std::uint32_t, SetId> plans;
   bool asked_to_push = false;  ///< a Starved has gone up, and no Push has come since
+  std::uint64_t pass = 1;
 };
 
 Relay::Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches,
@@ -365,6 +387,7 @@ void Relay::on_log(const LogEntry& entry) {
   std::visit([this](const auto& value) { impl_->on(value); }, entry);
 }
 
+void Relay::end_pass() noexcept { ++impl_->pass; }
 std::vector<UpMessage>& Relay::outbox() noexcept { return impl_->up; }
 SetId Relay::set_of_plan(std::uint32_t plan) const { return impl_->plans.at(plan); }
 TensorId Relay::id_bound() const noexcept { return impl_->table.id_bound(); }

@@ -14,6 +14,7 @@
 //   joining       A rank's `Joined` goes up at once. From then on the rank counts as having submitted everything in
 //                 that set, until the log says that the join has ended. A child without other members below it is not
 //                 waited for. What is complete because of that goes up next.
+//   waiting       with counts, declarations and calls goes which rank was the last (messages.hpp, "Waiting").
 //   the rest      goes up at once.
 //
 // A leader hands every log entry to its relay before it publishes it to its children. If a child's message has a
@@ -50,6 +51,9 @@ class Relay {
   void on_count(std::size_t child, core::TensorId id, CountWord word);
   void on_message(std::size_t child, UpMessage message);
   void on_log(const LogEntry& entry);
+  /// What has been heard so far may have come in any order; what is heard from here on came later. Before this, within
+  /// a pass, the leader's own rank is heard last.
+  void end_pass() noexcept;
 
   /// Messages to send up, in order; the caller takes them and clears the outbox.
   [[nodiscard]] std::vector<UpMessage>& outbox() noexcept;

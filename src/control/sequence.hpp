@@ -28,6 +28,7 @@ struct Calls {
   std::shared_ptr<const core::Signature> signature;  ///< null: disputed
   std::uint64_t count = 0;
   std::vector<Declared::Variant> variants = {};
+  std::int32_t last = -1;  ///< in the sequencer's queue: as the message said
 };
 
 /// Whether both are undisputed calls of the same signature.

@@ -42,6 +42,7 @@ struct Sequencer::Impl {
   // ---------------------------------------------------------------- submissions
 
   void on(const Counted& message, Time) {
+    check_last(message.last, options.size);
     if (!tensors.is_current(message.id, message.word.generation)) return;
     const Tensor& tensor = tensors[message.id];
     sequencer::Set& set = tensor.set == core::kGlobalSet ? sets.world() : sets.at(tensor.set);
@@ -55,10 +56,10 @@ struct Sequencer::Impl {
       require(set.number != core::kGlobalSet, "a rank drops the world");
       set_maker.remove_set(set);
     } else if (message.word.count > tensor.round) {
-      if (set.absent.empty()) return batches.become_ready(set, message.id, message.word.count);
+      if (set.absent.empty()) return batches.become_ready(set, message.id, message.word.count, message.last);
+      const std::vector<Declared::Variant> counted{{std::nullopt, set.members}};
       naming.on_complete(
-          set,
-          {set.number, tensor.name, message.word.count, message.id, tensor.generation, {{std::nullopt, set.members}}});
+          set, {set.number, tensor.name, message.word.count, message.id, tensor.generation, counted, {}, message.last});
     }
   }
 

@@ -33,6 +33,7 @@ struct Tensor {
   // How far it has come.
   bool ready = false;         ///< this round has not been appended yet
   std::int32_t priority = 0;  ///< of the signature
+  std::int32_t last = -1;     ///< the rank that submitted this round last
   core::Round round = 0;      ///< the last that all members have submitted (or that failed)
   std::uint64_t came = 0;     ///< numbers tensors in the order in which they become ready
 

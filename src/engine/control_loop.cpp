@@ -315,8 +315,13 @@ void ControlLoop::record_plans(const control::LogEntry& entry) {
     engine_.deferred.log(LogLevel::info, record_of(*plan));
 }
 
-void ControlLoop::on(const control::RunBatch& batch) {
+void ControlLoop::count_batch(core::SetId set, std::int32_t last) {
   ++engine_.tally.batches;
+  if (last == engine_.topology.rank && engine_.sets.state_of(set).topology.size > 1) ++engine_.tally.awaited_batches;
+}
+
+void ControlLoop::on(const control::RunBatch& batch) {
+  count_batch(batch.set, batch.last);
   if (batch.plan_key != 0) ++engine_.tally.planned_batches;
   const bool is_absent = std::binary_search(batch.absent.begin(), batch.absent.end(), engine_.topology.rank);
   std::vector<OperationPtr> members;
@@ -336,9 +341,10 @@ void ControlLoop::on(const control::RunBatch& batch) {
   }
   if (batch.set == core::kGlobalSet)
     engine_.tally.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
-  if (batch.absent.empty()) return execution_.start(batch.set, std::move(members), batch.plan_key, batch.number);
+  if (batch.absent.empty())
+    return execution_.start(batch.set, std::move(members), batch.plan_key, batch.number, batch.last);
   if (is_absent) members = stand_ins(batch.set, signatures);
-  start_without(batch.set, std::move(members), {batch.uncounted, is_absent});
+  start_without(batch.set, std::move(members), {batch.uncounted, is_absent}, batch.last);
 }
 
 /// The operations with which an absent rank takes part in a batch. Throws Error (unsupported): a fatal error.
@@ -355,14 +361,15 @@ ControlLoop::stand_ins(core::SetId set, const std::vector<std::shared_ptr<const 
   return engine_.sets.joins.stand_ins(signatures, topology.rank, topology.size);
 }
 
-void ControlLoop::start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
+void ControlLoop::start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence,
+                                std::int32_t last) {
   // A join may last as long as the others work.
   if (const Joins::Open* join = engine_.sets.joins.find(set)) engine_.open.restart(*join->operation, base::now());
-  execution_.start_without(set, std::move(members), absence);
+  execution_.start_without(set, std::move(members), absence, last);
 }
 
 void ControlLoop::on(const control::RunCalls& batch) {
-  ++engine_.tally.batches;
+  count_batch(batch.set, batch.last);
   Sequence& sequence = engine_.sets.sequence_of(batch.set);
   if (batch.set == core::kGlobalSet)
     engine_.tally.batch_digest += base::hash_hash(sequence.hash(), base::hash_number(batch.calls));
@@ -378,8 +385,9 @@ void ControlLoop::on(const control::RunCalls& batch) {
     members.reserve(batch.calls);
     for (std::uint64_t i = 0; i < batch.calls; ++i) members.push_back(sequence.pop());
   }
-  if (!batch.absent.empty()) return start_without(batch.set, std::move(members), {batch.uncounted, is_absent});
-  execution_.start(batch.set, std::move(members), 0, 0);
+  if (!batch.absent.empty())
+    return start_without(batch.set, std::move(members), {batch.uncounted, is_absent}, batch.last);
+  execution_.start(batch.set, std::move(members), 0, 0, batch.last);
 }
 
 void ControlLoop::on(const control::FailCall& failed) {

@@ -70,6 +70,7 @@ class ControlLoop {
 
   // -- the log
   void record_plans(const control::LogEntry& entry) KOLO_REQUIRES(kDriving);
+  void count_batch(core::SetId set, std::int32_t last) KOLO_REQUIRES(kDriving);
   void on(const control::RunBatch& batch) KOLO_REQUIRES(kDriving);
   void on(const control::RunCalls& batch) KOLO_REQUIRES(kDriving);
   void on(const control::FailSlot& failed) KOLO_REQUIRES(kDriving);
@@ -95,7 +96,7 @@ class ControlLoop {
     ++engine_.tally.pushes;
     if (engine_.inter) engine_.inter->push(base::now());
   }
-  void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence)
+  void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence, std::int32_t last)
       KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::vector<OperationPtr>
   stand_ins(core::SetId set, const std::vector<std::shared_ptr<const core::Signature>>& signatures)

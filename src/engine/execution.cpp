@@ -45,12 +45,14 @@ void Execution::tell_spans(const Batch& batch) {
 
 void Execution::finish(Batch& batch) {
   if (batch.job.timeline != 0) tell_spans(batch);
+  if (!batch.absence.is_own) engine_.executor.count(batch);
   if (batch.sibling == nullptr) {
     engine_.participant.completed(batch.job.set);
-    engine_.recorder->record(recorder::Kind::batch_ended, batch.job.set, 0, batch.serial);
+    engine_.recorder->record(recorder::Kind::batch_ended, batch.job.set, 0, batch.serial, 0, batch.routes);
+  } else {
+    batch.sibling->routes |= batch.routes;
   }
   if (batch.absence.is_own) return;
-  engine_.executor.count(batch);
   engine_.tally.bytes_in_place += batch.job.bytes_in_place;
   for (std::size_t i = 0; i < batch.members.size(); ++i) {
     if (batch.members[i]) finish(*batch.members[i], batch.outcome_of(i));

@@ -19,13 +19,13 @@ class Execution {
   explicit Execution(EngineState& engine) noexcept : engine_(engine) {}
 
   /// Starts a batch, as Executor::run.
-  void start(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number)
-      KOLO_REQUIRES(kDriving) {
-    engine_.executor.run(set, std::move(members), plan_key, number);
+  void start(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number,
+             std::int32_t last) KOLO_REQUIRES(kDriving) {
+    engine_.executor.run(set, std::move(members), plan_key, number, last);
   }
-  void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence)
+  void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence, std::int32_t last)
       KOLO_REQUIRES(kDriving) {
-    engine_.executor.run_without(set, std::move(members), absence);
+    engine_.executor.run_without(set, std::move(members), absence, last);
   }
   void remove_set(core::SetId set) KOLO_REQUIRES(kDriving) { engine_.executor.remove_set(set); }
   /// Moves open batches; whether any has come further.

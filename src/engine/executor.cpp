@@ -61,10 +61,6 @@ void Executor::remove_set(core::SetId set) {
   }
 }
 
-void Executor::run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number) {
-  run_parts(set, std::move(members), {plan_key, number, nullptr, 0});
-}
-
 void Executor::run_parts(core::SetId set, std::vector<OperationPtr> members, How how) {
   how.serial = ++pipeline_of(set).begun;
   const auto on_device = static_cast<std::size_t>(std::count_if(members.begin(), members.end(), is_on_device));
@@ -91,7 +87,7 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   batch.on_device = on_device;
   batch.job.timeline = on_device && recorder_ != nullptr ? recorder_->sink_number() : 0;
   batch.serial = how.serial;
-  if (recorder_ != nullptr) record_begun(batch, how.plan_key);
+  if (recorder_ != nullptr) record_begun(batch, how);
   data::Layout once;
   const data::Layout& layout = layout_for(batch, how.plan_key, how.number, once);
   fill(batch, layout);
@@ -115,7 +111,7 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   return batch;
 }
 
-void Executor::record_begun(Batch& batch, std::uint32_t plan_key) {
+void Executor::record_begun(Batch& batch, const How& how) {
   using recorder::Kind;
   batch.begun = recorder_->time();
   tally_->requests_of_batches.add(batch.members.size());
@@ -124,11 +120,11 @@ void Executor::record_begun(Batch& batch, std::uint32_t plan_key) {
   if (!recorder_->is_on()) return;
   const Operation& first = *batch.members.front();
   const bool is_unnamed = first.name_hash == 0;
-  const auto flags =
-      static_cast<std::uint8_t>((plan_key != 0 ? recorder::kPlanned : 0) | (batch.on_device ? recorder::kOnDevice : 0) |
-                                (is_unnamed ? recorder::kUnnamed : 0) | (batch.absence.is_own ? recorder::kAbsent : 0));
+  const auto flags = static_cast<std::uint8_t>(
+      (how.plan_key != 0 ? recorder::kPlanned : 0) | (batch.on_device ? recorder::kOnDevice : 0) |
+      (is_unnamed ? recorder::kUnnamed : 0) | (batch.absence.is_own ? recorder::kAbsent : 0));
   recorder_->record(Kind::batch_begun, batch.job.set, is_unnamed ? first.call : first.name_hash, batch.serial,
-                    recorder::saturated(batch.members.size()), flags);
+                    recorder::saturated(batch.members.size()), flags, how.last);
   if (is_unnamed) return;
   for (std::size_t i = 1; i < batch.members.size(); ++i)
     recorder_->record(Kind::batch_member, batch.job.set, batch.members[i]->name_hash, batch.serial);
@@ -197,7 +193,7 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
   batch.job.run_over = [this](data::Job& job, std::size_t run) { note_over(*static_cast<Batch*>(job.cookie), run); };
 }
 
-void Executor::count(const Batch& batch) {
+void Executor::count(Batch& batch) {
   tally_->executions.add(nanoseconds_between(batch.begun, recorder_->time()));
   const data::Backend& backend = *pipeline_of(batch.job.set).backend;
   std::uint64_t all = 0;
@@ -206,20 +202,25 @@ void Executor::count(const Batch& batch) {
     all += bytes;
     if (batch.on_device) {
       tally_->bytes_on_device += bytes;
+      batch.routes |= recorder::kDevice;
       continue;
     }
     switch (backend.way(run)) {
     case data::Way::alone:
       tally_->bytes_alone += bytes;
+      batch.routes |= recorder::kAlone;
       break;
     case data::Way::flat:
       tally_->bytes_flat += bytes;
+      batch.routes |= recorder::kFlat;
       break;
     case data::Way::slots:
       tally_->bytes_slots += bytes;
+      batch.routes |= recorder::kSlots;
       break;
     case data::Way::between_nodes:
       tally_->bytes_between_nodes += bytes;
+      batch.routes |= recorder::kBetweenNodes;
       break;
     }
   }
@@ -287,6 +288,7 @@ void Executor::recycle(Batch& batch) {
   if (batch.sibling != nullptr) batch.sibling->sibling = nullptr;
   batch.sibling = nullptr;
   batch.ends_set = false;
+  batch.routes = 0;
   batch.members.clear();
   batch.member_of.clear();
   batch.runs_open.clear();

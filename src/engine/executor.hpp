@@ -48,6 +48,7 @@ struct Batch {
   Absence absence;
   bool ends_set = false;     ///< no batch: what the set has on the device is given back
   std::uint32_t serial = 0;  ///< its number among the set's batches, the same on all ranks; from 1
+  std::uint8_t routes = 0;   ///< recorder::BatchRoutes, once it is over
   base::Time begun{};
   /// The other part of a batch of both kinds, while it is open.
   Batch* sibling = nullptr;
@@ -64,20 +65,23 @@ class Executor {
   void add_set(core::SetId set, std::unique_ptr<data::Backend> backend, std::int64_t size);
   /// It has no open batches, and gets none any more. What it has on the device is given back like a batch there.
   void remove_set(core::SetId set);
-  /// Starts a batch of these members. `plan_key` and `number` as in control::RunBatch: the same key, the same
+  /// Starts a batch of these members. `plan_key`, `number` and `last` as in control::RunBatch: the same key, the same
   /// layout (0: laid out for this once).
-  void run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
+  void run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number,
+           std::int32_t last = -1) {
+    run_parts(set, std::move(members), {plan_key, number, last, nullptr, 0});
+  }
   /// The same where some ranks of the set contribute nothing.
-  void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
-    run_parts(set, std::move(members), {0, 0, &absence, 0});
+  void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence, std::int32_t last) {
+    run_parts(set, std::move(members), {0, 0, last, &absence, 0});
   }
   /// Batches are recorded there from now on, and counted here; both outlive the executor.
   void record_to(recorder::Recorder& recorder, Tally& tally) noexcept {
     recorder_ = &recorder;
     tally_ = &tally;
   }
-  /// A batch is over: counts how long it took, and its bytes by route.
-  void count(const Batch& batch);
+  /// A batch is over: counts how long it took, and its bytes by route, and notes the routes.
+  void count(Batch& batch);
   /// Called with every part of a batch when it starts, how it is laid out, its plan_key, and the backend that runs it.
   /// Empty: nobody.
   using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
@@ -144,11 +148,12 @@ class Executor {
   struct How {
     std::uint32_t plan_key = 0;
     std::uint32_t number = 0;
+    std::int32_t last = -1;
     const Absence* absence = nullptr;  // null: all contribute
     std::uint32_t serial = 0;          // of the batch
   };
   void run_parts(core::SetId set, std::vector<OperationPtr> members, How how);
-  void record_begun(Batch& batch, std::uint32_t plan_key);
+  void record_begun(Batch& batch, const How& how);
   Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how);
   template <class Count>
   data::Progress move(data::Backend& backend, Count& open) {

@@ -44,9 +44,10 @@ enum class Kind : std::uint8_t {
   submitted,    ///< id: name; round; amount: bytes; detail: the collective's kind
   called,       ///< a call without a name goes by the log. round: its number; amount: bytes; detail: the kind
   batch_begun,  ///< agreed by all, and handed to the data plane. round: the batch's number in its set; amount: members;
-                ///< id: the first member's name, or the number of its first call; detail: BatchFlags
+  ///< id: the first member's name, or the number of its first call; detail: BatchFlags; last: the rank for
+  ///< which it waited (control/messages.hpp, "Waiting")
   batch_member,  ///< id: name of another member of the batch that has just begun
-  batch_ended,   ///< round: the batch's number
+  batch_ended,   ///< round: the batch's number; detail: BatchRoutes
   failed,        ///< an operation. id: name, or 0; round: as of `submitted` or `called`; detail: the error's code
   sentence,      ///< id: the text of the event before
   wait_begun,    ///< a thread of the program sleeps. id: name, or 0; round: who sleeps, as in its `wait_ended`
@@ -80,6 +81,8 @@ inline constexpr std::uint32_t kAnyRank = ~std::uint32_t{0};
 
 /// Bits of `batch_begun`.
 enum BatchFlags : std::uint8_t { kPlanned = 1, kOnDevice = 2, kUnnamed = 4, kAbsent = 8 };
+/// Bits of `batch_ended`: by which routes its parts went.
+enum BatchRoutes : std::uint8_t { kAlone = 1, kFlat = 2, kSlots = 4, kBetweenNodes = 8, kDevice = 16 };
 
 /// What a rank does on the whole.
 enum class State : std::uint64_t {
@@ -95,7 +98,8 @@ struct Event {
   std::atomic<std::uint64_t> time;  ///< CLOCK_MONOTONIC, in nanoseconds
   std::atomic<std::uint64_t> id;
   std::atomic<std::uint64_t> counts;  ///< round (the lower half), amount (the upper)
-  std::atomic<std::uint64_t> what;    ///< set (the lower half), kind, detail (a byte each)
+  std::atomic<std::uint64_t> what;    ///< set (the lower half), kind, detail (a byte each), last (the rest: a rank and
+                                      ///< 1; 0: none)
 };
 static_assert(sizeof(Event) == 32 && std::atomic<std::uint64_t>::is_always_lock_free);
 

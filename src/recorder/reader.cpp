@@ -40,6 +40,7 @@ Record record_of(const Event& event) noexcept {
   record.set = static_cast<std::uint32_t>(what);
   record.kind = static_cast<Kind>(static_cast<std::uint8_t>(what >> 32));
   record.detail = static_cast<std::uint8_t>(what >> 40);
+  record.last = short_rank(static_cast<std::int32_t>(what >> 48) - 1);
   base::process_fence(std::memory_order_acquire);
   const bool is_whole = event.what.load(std::memory_order_relaxed) == what;
   if (!is_whole || record.kind > Kind::stopped) record.kind = Kind::none;

@@ -32,6 +32,7 @@ struct Record {
   std::uint32_t set = 0;
   Kind kind = Kind::none;
   std::uint8_t detail = 0;
+  std::int16_t last = -1;  ///< a rank; -1: none, or it is too large
 };
 
 /// Gets the events of a rank. Any thread may call it.
@@ -58,6 +59,11 @@ struct Identity {
   return number > 0xffffffffU ? 0xffffffffU : static_cast<std::uint32_t>(number);
 }
 
+/// The same of a rank in `Record::last`: it becomes none.
+[[nodiscard]] constexpr std::int16_t short_rank(std::int32_t rank) noexcept {
+  return rank >= 0 && rank < 0x7fff ? static_cast<std::int16_t>(rank) : std::int16_t{-1};
+}
+
 class Recorder {
  public:
   /// Records nothing.
@@ -75,9 +81,9 @@ class Recorder {
   void at(base::Time now) noexcept { now_ = to_ns(now); }
   [[nodiscard]] base::Time time() const noexcept { return base::Time(std::chrono::nanoseconds(now_)); }
   void record(Kind kind, std::uint32_t set, std::uint64_t id, std::uint32_t round = 0, std::uint32_t amount = 0,
-              std::uint8_t detail = 0) noexcept {
+              std::uint8_t detail = 0, std::int32_t last = -1) noexcept {
     if (header_ == nullptr && sink_.load(std::memory_order_relaxed) == nullptr) return;
-    store({now_, id, round, amount, set, kind, detail});
+    store({now_, id, round, amount, set, kind, detail, short_rank(last)});
   }
   /// The id of a text, which events may have from now on.
   std::uint64_t text(std::string_view text) noexcept;
@@ -148,8 +154,9 @@ class Recorder {
     event.time.store(record.time, std::memory_order_relaxed);
     event.id.store(record.id, std::memory_order_relaxed);
     event.counts.store(std::uint64_t{record.amount} << 32 | record.round, std::memory_order_relaxed);
-    event.what.store(std::uint64_t{record.detail} << 40 | std::uint64_t{static_cast<std::uint8_t>(record.kind)} << 32 |
-                         record.set,
+    event.what.store(std::uint64_t{static_cast<std::uint16_t>(record.last + 1)} << 48 |
+                         std::uint64_t{record.detail} << 40 |
+                         std::uint64_t{static_cast<std::uint8_t>(record.kind)} << 32 | record.set,
                      std::memory_order_release);
   }
   void store(const Record& record) noexcept {

@@ -5,8 +5,8 @@
 // allows the end of the array to be missing.
 //
 //   process     a rank
-//   row         a tensor; in it `negotiate` from when the engine took the request until all ranks had submitted it,
-//               then the collective until its batch is done
+//   row         a tensor; in it `waiting for rank R` from when the engine took the request until its batch began, if R
+//               was the last to submit, else `negotiate`; then the collective until its batch is done
 //   `program`   when threads of the program slept inside Kolo
 //   `unnamed`   calls without a name: the batches in which they ran
 //   `messages`  messages between two ranks that had to wait
@@ -69,6 +69,7 @@ class Writer {
     std::uint64_t time = 0;
     std::uint32_t members = 0;
     std::uint8_t flags = 0;
+    int last = -1;            ///< the rank for which it waited
     std::string calls = {};   ///< of calls without a name: their collective
     std::uint64_t bytes = 0;  ///< likewise
     std::vector<std::uint64_t> names = {};
@@ -77,7 +78,7 @@ class Writer {
 
   void begin_batch(const recorder::Record& record);
   void take_call(Batch& batch, const InSet& number);
-  void agree(std::uint32_t set, std::uint64_t id, std::uint64_t time, std::string& lines);
+  void agree(const recorder::Record& record, std::string& lines);
   void end_batch(const recorder::Record& record, std::string& lines);
   void add_device_span(const recorder::Record& record, std::string& lines);
   [[nodiscard]] std::string name_of(std::uint64_t id) const;

@@ -36,6 +36,21 @@ std::string kind_text(std::uint8_t kind) {
   return std::string(core::to_string(static_cast<core::CollectiveKind>(kind)));
 }
 
+/// "flat", or "flat, slots".
+std::string route_text(std::uint8_t routes) {
+  constexpr std::array<std::pair<recorder::BatchRoutes, std::string_view>, 5> kNames{
+      {{recorder::kAlone, "alone"},
+       {recorder::kFlat, "flat"},
+       {recorder::kSlots, "slots"},
+       {recorder::kBetweenNodes, "between nodes"},
+       {recorder::kDevice, "device"}}};
+  std::string text;
+  for (const auto& [route, name] : kNames) {
+    if ((routes & route) != 0) text.append(text.empty() ? "" : ", ").append(name);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string Writer::head() const {
@@ -105,6 +120,7 @@ void Writer::begin_batch(const Record& record) {
   batch.time = record.time;
   batch.members = record.amount;
   batch.flags = record.detail;
+  batch.last = record.last == place_.rank ? -1 : record.last;
   if ((record.detail & recorder::kUnnamed) != 0) {
     for (std::uint32_t i = 0; i < record.amount; ++i) take_call(batch, {record.set, record.id + i});
   } else {
@@ -122,14 +138,17 @@ void Writer::take_call(Batch& batch, const InSet& number) {
   calls_.erase(call);
 }
 
-/// All ranks have submitted it.
-void Writer::agree(std::uint32_t set, std::uint64_t id, std::uint64_t time, std::string& lines) {
-  const auto found = requests_.find({set, id});
+/// All ranks have submitted this member of a batch that has begun.
+void Writer::agree(const Record& record, std::string& lines) {
+  const InSet name{record.set, record.id};
+  const auto found = requests_.find(name);
   if (found == requests_.end()) return;
   const Request& request = found->second;
-  span(lines, "negotiate", row_of(set, id, lines), request.time, time,
+  const int last = batches_[{record.set, record.round}].last;
+  span(lines, last < 0 ? std::string("negotiate") : "waiting for rank " + std::to_string(last),
+       row_of(record.set, record.id, lines), request.time, record.time,
        field("round", request.round) + "," + field("bytes", request.bytes));
-  agreed_[{set, id}] = request;
+  agreed_[name] = request;
   requests_.erase(found);
 }
 
@@ -139,10 +158,12 @@ void Writer::end_batch(const Record& record, std::string& lines) {
   const Batch& batch = found->second;
   const std::string about = field("batch", record.round) + "," + field("requests", batch.members) +
                             ((batch.flags & recorder::kPlanned) != 0 ? ",\"planned\":true" : "") +
-                            ((batch.flags & recorder::kOnDevice) != 0 ? ",\"device\":true" : "");
+                            ((batch.flags & recorder::kOnDevice) != 0 ? ",\"device\":true" : "") +
+                            (record.detail != 0 ? ",\"route\":" + quoted_json(route_text(record.detail)) : "");
   if (batch.names.empty()) {
     span(lines, batch.calls.empty() ? kMixedCalls : batch.calls, kUnnamedRow, batch.time, record.time,
-         about + "," + field("bytes", batch.bytes));
+         about + (batch.last < 0 ? "" : "," + field("waited_for_rank", static_cast<std::uint64_t>(batch.last))) + "," +
+             field("bytes", batch.bytes));
   }
   for (const std::uint64_t id : batch.names) {
     const auto request = agreed_.find({record.set, id});
@@ -179,11 +200,11 @@ void Writer::add(const Record& record, std::string& lines) {
     break;
   case Kind::batch_begun:
     begin_batch(record);
-    if ((record.detail & recorder::kUnnamed) == 0) agree(record.set, record.id, record.time, lines);
+    if ((record.detail & recorder::kUnnamed) == 0) agree(record, lines);
     break;
   case Kind::batch_member:
     batches_[{record.set, record.round}].names.push_back(record.id);
-    agree(record.set, record.id, record.time, lines);
+    agree(record, lines);
     break;
   case Kind::batch_ended:
     end_batch(record, lines);

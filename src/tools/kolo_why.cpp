@@ -73,6 +73,8 @@ void print(const kolo::JobReport& report, bool ranks) {
   for (const kolo::RankReport& rank : report.ranks) {
     std::cout << "  rank " << rank.rank << " " << rank.state;
     if (rank.pid != 0) std::cout << " (process " << rank.pid << " on " << rank.host << "); " << rank.last;
+    if (rank.batches != 0)
+      std::cout << "; the last to submit " << rank.awaited_batches << " of " << rank.batches << " batches";
     std::cout << "\n";
   }
 }

@@ -147,6 +147,8 @@ class Reading {
 
   void begin(const Record& record) {
     facts_.batches_begun[record.set] = record.round;
+    facts_.batches += record.last >= 0 ? 1 : 0;
+    facts_.awaited += record.last == recording_.rank ? 1 : 0;
     Running& batch = work_.batches[{record.set, record.round}];
     batch.since = record.time;
     batch.members = record.amount;

@@ -91,6 +91,8 @@ struct Facts {
   std::uint64_t succeeded_last = 0;  ///< when a batch ended
   std::uint64_t sleeping = 0;        ///< since when a thread of the program waits; 0: none does
   std::uint64_t steps = 0;
+  std::uint64_t batches = 0;   ///< for which it is known which rank was the last to submit
+  std::uint64_t awaited = 0;   ///< of these: for which it was this one
   std::string start_step;      ///< the last one that it began; empty once it has started
   recorder::Record last_deed;  ///< the last request, batch or step
 

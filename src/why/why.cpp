@@ -704,6 +704,8 @@ class Judge {
     if (facts.fault || (facts.life == Life::gone && facts.ends_with_failure())) line.state += " after an error";
     line.last = last_text(rank);
     line.last_at = seconds_at(rank, facts.last);
+    line.batches = facts.batches;
+    line.awaited = facts.awaited;
     return line;
   }
 

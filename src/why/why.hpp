@@ -53,11 +53,13 @@ enum class Verdict : std::uint8_t {
 
 struct RankLine {
   int rank = 0;
-  std::string host;       ///< empty: there is no file
-  std::uint64_t pid = 0;  ///< 0: there is no file
-  std::string state;      ///< of its process and its engine: "runs", "is stopped", "has ended after an error", ...
-  std::string last;       ///< what it did last
-  double last_at = 0;     ///< when, in seconds since the job's first event
+  std::string host;           ///< empty: there is no file
+  std::uint64_t pid = 0;      ///< 0: there is no file
+  std::string state;          ///< of its process and its engine: "runs", "is stopped", "has ended after an error", ...
+  std::string last;           ///< what it did last
+  double last_at = 0;         ///< when, in seconds since the job's first event
+  std::uint64_t batches = 0;  ///< in its file, for which it is known which rank was the last to submit
+  std::uint64_t awaited = 0;  ///< of these: for which it was this one
 };
 
 struct Judgement {

@@ -140,7 +140,7 @@ class Saboteur {
       return grown;
     }
     case 0:
-      return Counted{id(), {generation(), count()}};
+      return Counted{id(), {generation(), count()}, rank()};
     case 1: {
       Declared declared{set(), name(), count(), id(), generation(), {}, members()};
       for (std::uint64_t variants = random_() % 3; variants > 0; --variants) {
@@ -177,13 +177,13 @@ class Saboteur {
     case 1:
       return Evicted{id(), generation()};
     case 2:
-      return BatchAppended{set(), ids()};
+      return BatchAppended{set(), ids(), rank()};
     case 3:
       return PlanDefined{plan(), set(), {ids(), ids()}};
     case 4:
       return PlanVoided{plan(), PlanEnd::failed};
     case 5:
-      return PlannedBatch{plan(), plan()};
+      return PlannedBatch{plan(), plan(), rank()};
     case 6:
       return Failed{set(), name(), count(), code(), "no", members()};
     case 7:
@@ -318,6 +318,10 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
             begin + "a request names other members than its process set has");
   EXPECT_EQ(up(Overdue{0, 0, "x", 1, 1, false, false, {1}}),
             begin + "a rank waits for a request that does not name it");
+  EXPECT_EQ(up(Counted{0, {0, 1}, 2}), begin + "there is no such rank");
+  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{core::Signature(), {0, 1}}}, {}, -2}),
+            begin + "there is no such rank");
+  EXPECT_EQ(up(SequenceGrown{0, 1, {{0, 1, core::Signature()}}, 2}), begin + "there is no such rank");
   EXPECT_EQ(up(Counted{core::kCompleted, {0, 1}}), begin + "more batches are complete than there were");
   EXPECT_EQ(up(Counted{core::kDropped, {0, 1}}), begin + "a rank drops the world");
   EXPECT_EQ(up(Declared{0, "", 1, core::kNoTensor, 0, {{core::Signature(), {0}}}}), begin + "a tensor has no name");
@@ -341,6 +345,9 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
             begin + "a request that names its members is not the world's");
   EXPECT_EQ(log(BatchAppended{3, {core::kReservedIds}}), begin + "there is no such process set");
   EXPECT_EQ(log(PlannedBatch{3, 1}), begin + "there is no such plan");
+  EXPECT_EQ(log(PlannedBatch{3, 1, 2}), begin + "there is no such rank");
+  EXPECT_EQ(log(BatchAppended{0, {core::kReservedIds}, -2}), begin + "there is no such rank");
+  EXPECT_EQ(log(SequenceAppended{0, 1, {}, 2}), begin + "there is no such rank");
   EXPECT_EQ(log(Evicted{7, 1}), begin + "an id was evicted that means nothing");
   EXPECT_EQ(log(RankDeparted{2}), begin + "there is no such rank");
   EXPECT_EQ(up(Joined{2, 0, 0, 0, {}}), begin + "there is no such rank");

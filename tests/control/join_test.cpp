@@ -53,6 +53,7 @@ TEST_F(JoinRelay, WaitsNoMoreForARankThatHasJoined) {
   ASSERT_EQ(up.size(), 2U);
   EXPECT_EQ(std::get<Joined>(up[0]).rank, 1) << "before what is complete by that";
   EXPECT_EQ(std::get<Counted>(up[1]).word, (CountWord{1, 1}));
+  EXPECT_EQ(std::get<Counted>(up[1]).last, -1) << "it waited for a rank that had not submitted";
   relay.on_count(1, 3, {1, 1});
   EXPECT_TRUE(take().empty()) << "it said so before it joined";
   relay.on_count(0, 3, {1, 2});

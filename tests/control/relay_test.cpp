@@ -249,6 +249,73 @@ TEST_F(RelayTest, AsksOnceForAllWhoAreStarved) {
   EXPECT_EQ(std::get<Starved>(take().at(0)).rank, 1);
 }
 
+/// The rank that the only message names as the last.
+template <class Message>
+std::int32_t last_of(const std::vector<UpMessage>& up) {
+  EXPECT_EQ(up.size(), 1U);
+  return std::get<Message>(up.at(0)).last;
+}
+
+TEST_F(RelayTest, SaysWhichRankWasTheLast) {
+  assign(3, 1, "x");
+  relay.on_message(2, Counted{3, {1, 1}, 2});
+  relay.end_pass();
+  relay.on_count(0, 3, {1, 1});
+  relay.end_pass();
+  relay.on_count(1, 3, {1, 1});
+  EXPECT_EQ(last_of<Counted>(take()), 1);
+  relay.on_count(0, 3, {1, 2});
+  relay.on_count(1, 3, {1, 2});
+  relay.end_pass();
+  relay.on_message(2, Counted{3, {1, 2}, 3});
+  EXPECT_EQ(last_of<Counted>(take()), 3) << "as the node below says";
+  relay.on_count(0, 3, {1, 3});
+  relay.on_message(1, declare("x", 3, {1}, 9, 3, 1));
+  relay.end_pass();
+  relay.on_message(2, Counted{3, {1, 3}, -1});
+  EXPECT_EQ(last_of<Declared>(take()), -1) << "the node below does not know";
+}
+
+TEST_F(RelayTest, SaysWhoDeclaredANewNameLast) {
+  relay.on_message(0, declare("x", 1, {0}));
+  relay.on_message(2, declare("x", 1, {2, 3}));
+  relay.end_pass();
+  relay.on_message(1, declare("x", 1, {1}));
+  EXPECT_EQ(last_of<Declared>(take()), 1);
+}
+
+TEST_F(RelayTest, TellsNobodyApartWithinAPassButTheLeaderItself) {
+  assign(3, 1, "x");
+  relay.on_count(0, 3, {1, 1});
+  relay.end_pass();
+  relay.on_message(2, Counted{3, {1, 1}, 2});
+  relay.on_count(1, 3, {1, 1});
+  EXPECT_EQ(last_of<Counted>(take()), -1);
+  relay.end_pass();
+  relay.on_message(2, Counted{3, {1, 2}, 2});
+  relay.on_count(1, 3, {1, 2});
+  relay.on_count(0, 3, {1, 2});
+  EXPECT_EQ(last_of<Counted>(take()), 0);
+}
+
+TEST_F(RelayTest, SaysWhoMadeACallLast) {
+  const auto grown = [](core::Round first, std::int32_t last) {
+    SequenceGrown message{0, first, {{0, 1}}, last};
+    if (first == 1) message.repeats[0].signature = of_length(1);
+    return message;
+  };
+  relay.on_message(0, grown(1, -1));
+  relay.on_message(2, grown(1, 3));
+  relay.end_pass();
+  relay.on_message(1, grown(1, -1));
+  EXPECT_EQ(last_of<SequenceGrown>(take()), 1);
+  relay.on_message(0, grown(2, -1));
+  relay.on_message(1, grown(2, -1));
+  relay.end_pass();
+  relay.on_message(2, grown(2, 3));
+  EXPECT_EQ(last_of<SequenceGrown>(take()), 3);
+}
+
 TEST_F(RelayTest, StartsAfreshAfterAFailure) {
   relay.on_message(0, declare("x", 1, {0}, 9));
   relay.on_message(1, declare("x", 1, {1}, 9));

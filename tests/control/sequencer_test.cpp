@@ -236,6 +236,38 @@ TEST_F(SequencerTest, FreezesARepeatedStepAndCutsItAnew) {
   EXPECT_TRUE(decide().empty()) << "the plan holds";
 }
 
+TEST_F(SequencerTest, SaysForWhichRankABatchWaited) {
+  sequencer.on_message(Declared{0, "x", 1, kNoTensor, 0, {{of_length(10), {0, 1, 2, 3}}}, {}, 2}, now);
+  EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).last, 2);
+  declare("y", 1);
+  EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).last, -1);
+  complete(2);
+  sequencer.on_message(Counted{4, {1, 2}, 3}, now);
+  sequencer.on_message(Counted{3, {1, 2}, 1}, now);
+  EXPECT_EQ(only<BatchAppended>(decide()).last, 1) << "of the tensor that came last";
+  sequencer.on_message(SequenceGrown{0, 1, {{0, 2, of_length(1)}}, 0}, now);
+  EXPECT_EQ(only<SequenceAppended>(decide()).last, 0);
+}
+
+TEST_F(SequencerTest, SaysThatABatchWaitedForNoRankWhereItWaitedForSpace) {
+  learn(6);
+  std::uint64_t begun = batches;
+  for (TensorId id = 3; id < 7; ++id, ++begun) {
+    sequencer.on_message(Counted{id, {1, 2}, 2}, now);
+    EXPECT_EQ(only<BatchAppended>(decide()).last, 2);
+  }
+  sequencer.on_message(Counted{7, {1, 2}, 2}, now);
+  sequencer.on_message(SequenceGrown{0, 1, {{0, 1, of_length(1)}}, 2}, now);
+  EXPECT_TRUE(decide().empty()) << "four are open";
+  complete(begun);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<BatchAppended>(entries[0]).last, -1);
+  EXPECT_EQ(std::get<SequenceAppended>(entries[1]).last, -1);
+  sequencer.on_message(Counted{8, {1, 2}, 2}, now);
+  EXPECT_EQ(only<BatchAppended>(decide()).last, 2);
+}
+
 class PlanTest : public SequencerTest {
  protected:
   PlanTest() {
@@ -249,6 +281,15 @@ class PlanTest : public SequencerTest {
     decide();
   }
 };
+
+TEST_F(PlanTest, ABatchWaitedForTheLastOfItsMembers) {
+  sequencer.on_message(Counted{5, {1, 3}, 0}, now);
+  sequencer.on_message(Counted{3, {1, 3}, 1}, now);
+  sequencer.on_message(Counted{6, {1, 3}, 2}, now);
+  EXPECT_TRUE(decide().empty());
+  sequencer.on_message(Counted{4, {1, 3}, 3}, now);
+  EXPECT_EQ(only<PlannedBatch>(decide()).last, 3);
+}
 
 TEST_F(PlanTest, AnInterestBreaksItAndLeavesACut) {
   count(3, {1, 3});

@@ -61,7 +61,8 @@ std::string file_of(const std::vector<recorder::Record>& records) {
     events[i].time.store(records[i].time);
     events[i].id.store(records[i].id);
     events[i].counts.store(std::uint64_t{records[i].amount} << 32 | records[i].round);
-    events[i].what.store(std::uint64_t{records[i].detail} << 40 |
+    events[i].what.store(std::uint64_t{static_cast<std::uint16_t>(records[i].last + 1)} << 48 |
+                         std::uint64_t{records[i].detail} << 40 |
                          std::uint64_t{static_cast<std::uint8_t>(records[i].kind)} << 32 | records[i].set);
   }
   header->driver_head.store(records.size());
@@ -84,11 +85,12 @@ void run(std::string_view input) {
 
 std::vector<std::string> seeds() {
   const std::uint64_t group = base::hash_string("group of ranks 0 and 1");
-  std::vector<recorder::Record> records{{1, 7, 1, 4, 0, Kind::submitted, 0},    {2, 7, 1, 2, 0, Kind::batch_begun, 1},
-                                        {2, 8, 1, 0, 0, Kind::batch_member, 0}, {3, 0, 1, 0, 0, Kind::batch_ended, 0},
-                                        {4, 0, 9, 4, 1, Kind::called, 0},       {5, 9, 2, 3, 1, Kind::batch_begun, 4},
-                                        {6, 0, 0, 1, 0, Kind::death_seen, 0},   {7, 0, 0, 1, 0, Kind::blamed, 0},
-                                        {8, 0, 0, 0, 0, Kind::fault, 7},        {8, group, 0, 0, 0, Kind::sentence, 0}};
+  std::vector<recorder::Record> records{
+      {1, 7, 1, 4, 0, Kind::submitted, 0},    {2, 7, 1, 2, 0, Kind::batch_begun, 1, 1},
+      {2, 8, 1, 0, 0, Kind::batch_member, 0}, {3, 0, 1, 0, 0, Kind::batch_ended, 0},
+      {4, 0, 9, 4, 1, Kind::called, 0},       {5, 9, 2, 3, 1, Kind::batch_begun, 4},
+      {6, 0, 0, 1, 0, Kind::death_seen, 0},   {7, 0, 0, 1, 0, Kind::blamed, 0},
+      {8, 0, 0, 0, 0, Kind::fault, 7},        {8, group, 0, 0, 0, Kind::sentence, 0}};
   std::vector<std::string> files{file_of({}), file_of(records)};
   records = {{1, group, 1, 0, 0, Kind::submitted, 11}, {2, 0, 0, 1, 0, Kind::late, 0},
              {3, 7, 0, 0, 0, Kind::failed, 3},         {4, 0, 0, 0, 0, Kind::announced, 10},

@@ -77,7 +77,7 @@ TEST_F(RecorderFile, HasEventsWithTheTimeOfTheirPass) {
   recorder.text(7, "layer1.weight");
   recorder.record(Kind::submitted, 2, 7, 17, 400, 5);
   recorder.at(at_ns(2000));
-  recorder.record(Kind::batch_begun, 2, 7, 3, 1, kPlanned);
+  recorder.record(Kind::batch_begun, 2, 7, 3, 1, kPlanned, 32766);
   recorder.sentence("what was said");
   const Recording read = this->read();
   ASSERT_EQ(read.events.size(), 3U);
@@ -89,12 +89,21 @@ TEST_F(RecorderFile, HasEventsWithTheTimeOfTheirPass) {
   EXPECT_EQ(first.round, 17U);
   EXPECT_EQ(first.amount, 400U);
   EXPECT_EQ(first.detail, 5);
+  EXPECT_EQ(first.last, -1);
   EXPECT_EQ(read.events[1].time, 2000U);
   EXPECT_EQ(read.events[1].detail, kPlanned);
+  EXPECT_EQ(read.events[1].last, 32766);
   EXPECT_EQ(read.text(7), "layer1.weight");
   EXPECT_EQ(read.text(read.events[2].id), "what was said");
   EXPECT_EQ(read.state, State::running);
   EXPECT_TRUE(read.is_whole);
+}
+
+TEST_F(RecorderFile, HasNoRankThatIsTooLarge) {
+  Recorder recorder(path(), identity());
+  recorder.record(Kind::batch_begun, 0, 7, 3, 1, 0, 32767);
+  recorder.record(Kind::batch_begun, 0, 7, 3, 1, 0, 65536);
+  for (const Record& record : read().events) EXPECT_EQ(record.last, -1);
 }
 
 TEST_F(RecorderFile, KeepsTheNewestEvents) {

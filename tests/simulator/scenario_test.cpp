@@ -188,6 +188,44 @@ TEST(Plans, AreBrokenByAnOverdueWait) {
   EXPECT_EQ(world.stalls(0)[0].missing, std::vector<std::int32_t>{1});
 }
 
+/// In every step one rank comes long after the others.
+std::vector<std::int32_t> awaited_with(int late, bool plan, int ranks_per_node) {
+  Options options;
+  options.ranks = 8;
+  options.ranks_per_node = ranks_per_node;
+  options.plan = plan;
+  World world(options, allreduces(3));
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    Program program;
+    for (int step = 0; step < 5; ++step) {
+      if (rank == late) program.push_back(pause(5000));
+      program.insert(program.end(),
+                     {submit("a", 0), submit("b", 1), launch(2), wait_all(), wait_launched(), end_step()});
+    }
+    program.push_back(leave());
+    world.set_program(rank, program);
+  }
+  EXPECT_EQ(world.run(), "");
+  EXPECT_EQ(entries_of<control::PlannedBatch>(world).empty(), !plan);
+  EXPECT_EQ(entries_of<control::SequenceAppended>(world).size(), 5U);
+  std::vector<std::int32_t> awaited;
+  for (const auto& batch : entries_of<control::BatchAppended>(world)) awaited.push_back(batch.last);
+  for (const auto& batch : entries_of<control::PlannedBatch>(world)) awaited.push_back(batch.last);
+  for (const auto& batch : entries_of<control::SequenceAppended>(world)) awaited.push_back(batch.last);
+  return awaited;
+}
+
+TEST(Batches, SayForWhichRankTheyWaited) {
+  for (const int late : {0, 1, 2, 7}) {
+    for (const bool plan : {true, false}) {
+      for (const int ranks_per_node : {1, 2, 8}) {
+        const std::vector<std::int32_t> awaited = awaited_with(late, plan, ranks_per_node);
+        EXPECT_EQ(awaited, std::vector<std::int32_t>(awaited.size(), late));
+      }
+    }
+  }
+}
+
 TEST(Mismatches, FailOnEveryRankWithOneSentenceAndTheJobGoesOn) {
   auto signatures = allreduces(2);
   signatures[0].tensors[0].shape = Shape{3, 4};

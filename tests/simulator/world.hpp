@@ -35,6 +35,7 @@
 //     made, or that a rank which has joined had not; none runs that a rank which has left has not made;
 //   - a call without a name avoids the log on all members or on none, with one signature, and nothing of the sequence
 //     is in the log then; every member finds the inputs of all members to this call;
+//   - the rank for which a batch has waited, if it says one, is a member that contributes to it;
 //   - of what waits in a set's queue nothing is more urgent than what the sequencer takes (`Readiness`);
 //   - nothing follows the end of the log;
 //   - and when nothing happens any more: every program has come to its end, and whatever all members had submitted
@@ -1138,6 +1139,7 @@ class World {
   void pass_on(int node) {
     Node& n = nodes_[index(node)];
     std::vector<control::UpMessage> messages;
+    n.relay->end_pass();
     messages.swap(n.relay->outbox());
     if (messages.empty()) return;
     for (control::UpMessage& message : messages) {
@@ -1321,12 +1323,23 @@ class World {
   void check(std::size_t n, const control::Evicted& e) {
     if (meaning_.erase(e.id) != 1) violate("entry " + std::to_string(n) + " evicts an id that means nothing");
   }
-  void check(std::size_t n, const control::BatchAppended& e) { check_batch(n, e.set, e.members); }
+  void check_last(std::size_t entry, SetId set, std::int32_t last) {
+    const std::vector<std::int32_t>& members = members_[set];
+    const std::vector<std::int32_t>& absent = records_[entry].absent;
+    const auto has = [last](const auto& ranks) { return std::find(ranks.begin(), ranks.end(), last) != ranks.end(); };
+    if (last != -1 && (!has(members) || has(absent)))
+      violate("entry " + std::to_string(entry) + " has waited for rank " + std::to_string(last));
+  }
+  void check(std::size_t n, const control::BatchAppended& e) {
+    check_batch(n, e.set, e.members);
+    check_last(n, e.set, e.last);
+  }
   void check(std::size_t n, const control::SequenceAppended& e) {
     records_[n].is_batch = true;
     for (std::uint64_t i = 0; i < e.calls; ++i) {
       if (!consume(n, Key(e.set, control::kSequence), true)) return;
     }
+    check_last(n, e.set, e.last);
   }
   void check(std::size_t n, const control::SequenceFailed& e) {
     if (!consume(n, Key(e.set, control::kSequence), e.code != ErrorCode::mismatch)) return;
@@ -1347,6 +1360,7 @@ class World {
     const auto plan = plans_.find(e.plan);
     if (plan == plans_.end() || e.number >= plan->second.batches.size()) return violate("a batch of no plan");
     check_batch(n, plan->second.set, plan->second.batches[e.number]);
+    check_last(n, plan->second.set, e.last);
   }
   void check(std::size_t n, const control::Failed& e) {
     const Key key(e.set, e.name, e.members);

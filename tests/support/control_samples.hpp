@@ -36,10 +36,10 @@ inline constexpr double kWaited = 59.75;
 /// At least one of each kind, and of each form that a field has.
 inline std::vector<UpMessage> sample_up() {
   return {Counted{core::kNoTensor, {65535, (std::uint64_t{1} << CountWord::kCountBits) - 1}},
-          Counted{12, {3, 4711}},
+          Counted{12, {3, 4711}, 1023},
           Declared{7, "layer1.weight", 3, core::kNoTensor, 0, {{sample_signature(), {0, 1, 2}}, {std::nullopt, {3}}}},
           Declared{0, "", kMost, 0, 65535, {}},
-          Declared{0, "pair", 1, core::kNoTensor, 0, {{sample_signature(), {1}}}, {1, 1023}},
+          Declared{0, "pair", 1, core::kNoTensor, 0, {{sample_signature(), {1}}}, {1, 1023}, 1},
           PartAwaited{3, 4, 5, {17, 3, core::kNoTensor}, 99},
           Overdue{2, 1, "x", 9, kWaited, true, true, {2, 900}},
           Missing{kMost, {1, 2, 3, 900}},
@@ -54,17 +54,18 @@ inline std::vector<UpMessage> sample_up() {
                         kMost,
                         {{255, kMost, sample_signature()},
                          {1, 2},
-                         {0, 1, std::nullopt, {{sample_signature(), {0, 2}}, {core::Signature{}, {1}}}}}}};
+                         {0, 1, std::nullopt, {{sample_signature(), {0, 2}}, {core::Signature{}, {1}}}}},
+                        7}};
 }
 
 /// One of each kind.
 inline std::vector<LogEntry> sample_log() {
   return {Assigned{5, 6, 7, "grad", sample_signature()},
           Evicted{5, 6},
-          BatchAppended{2, {9, 8, 7, 100000}},
+          BatchAppended{2, {9, 8, 7, 100000}, 1023},
           PlanDefined{1, 2, {{3, 4, 5}, {}, {6}}},
           PlanVoided{1, PlanEnd::evicted},
-          PlannedBatch{100, 120},
+          PlannedBatch{100, 120, 3},
           Failed{3, "x", 4, ErrorCode::mismatch, "they disagree", {0, 3}},
           Query{1, 2, "y", 3, true, {0, 3}},
           Stalled{1, "z", kWaited, {4, 5}, {4, 5, 6}, false, kMost, core::CollectiveKind::barrier, true},
@@ -76,7 +77,7 @@ inline std::vector<LogEntry> sample_log() {
           Push{},
           RankJoined{1, 5, {"", "x"}, true, kMost},
           JoinEnded{1, 6, kMost, ErrorCode::ok, "", kMost},
-          SequenceAppended{1, kMost, {{5, sample_signature()}, {6, {}}}},
+          SequenceAppended{1, kMost, {{5, sample_signature()}, {6, {}}}, 4},
           SequenceFailed{1, 7, ErrorCode::mismatch, "they disagree"},
           SequenceEnded{1, 8, ErrorCode::rank_lost, "it left"}};
 }

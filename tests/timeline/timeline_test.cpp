@@ -35,7 +35,7 @@ Json parse(std::string text) {
 
 Record record(std::uint64_t time, Kind kind, std::uint64_t id, std::uint32_t round = 0, std::uint32_t amount = 0,
               std::uint8_t detail = 0) {
-  return {time, id, round, amount, 0, kind, detail};
+  return {time, id, round, amount, 0, kind, detail, -1};
 }
 
 /// What a writer makes of some events, without what it says of the rank.
@@ -71,6 +71,35 @@ TEST(TimelineWriter, ATensorIsNegotiatedAndThenReduced) {
                              {"ts", 5.5},
                              {"dur", 2.5},
                              {"args", {{"batch", 9}, {"requests", 1}, {"planned", true}, {"bytes", 400}}}}));
+}
+
+TEST(TimelineWriter, ATensorWaitsForTheRankThatWasLast) {
+  const auto names_on = [](int rank) {
+    Writer writer({"", rank, "host", 0, "exact"});
+    Record begun = record(3, Kind::batch_begun, 1, 1, 2);
+    begun.last = 2;
+    std::vector<std::string> names;
+    for (const Json& event :
+         written(writer, {record(1, Kind::submitted, 1, 1, 4, kAllreduce),
+                          record(2, Kind::submitted, 2, 1, 8, kAllreduce), begun, record(3, Kind::batch_member, 2, 1)}))
+      names.push_back(event["name"]);
+    return names;
+  };
+  EXPECT_EQ(names_on(0), (std::vector<std::string>{"waiting for rank 2", "waiting for rank 2"}));
+  EXPECT_EQ(names_on(2), (std::vector<std::string>{"negotiate", "negotiate"}));
+}
+
+TEST(TimelineWriter, ABatchSaysItsRoutes) {
+  Writer writer({"", 0, "host", 0, "exact"});
+  Record begun = record(2, Kind::batch_begun, 1, 1, 1, recorder::kUnnamed);
+  begun.last = 3;
+  const Json events =
+      written(writer, {record(1, Kind::called, 0, 1, 100, kAllreduce), begun,
+                       record(6, Kind::batch_ended, 0, 1, 0, recorder::kFlat | recorder::kBetweenNodes)});
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(
+      events[0]["args"],
+      (Json{{"batch", 1}, {"requests", 1}, {"bytes", 100}, {"route", "flat, between nodes"}, {"waited_for_rank", 3}}));
 }
 
 TEST(TimelineWriter, MembersOfABatchHaveTheirRows) {

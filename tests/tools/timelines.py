@@ -17,11 +17,16 @@ def names_of(events):
     return {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
 
 
+def kind_of(span):
+    """A tensor's wait says for which rank it was, if that is known."""
+    return "negotiate" if span["name"].startswith("waiting for rank ") else span["name"]
+
+
 def spans_of(events, kind):
     """What this kind of span is of, on each rank: {(tensor, number of its round or batch): {rank: span}}."""
     names, spans = names_of(events), defaultdict(dict)
     for event in events:
-        if event["ph"] == "X" and event["name"] == kind:
+        if event["ph"] == "X" and kind_of(event) == kind:
             number = event["args"].get("round", event["args"].get("batch"))
             spans[names[event["pid"], event["tid"]], number][event["pid"]] = event
     return spans
@@ -35,7 +40,7 @@ def check_whole(test, events, ranks, tensors, steps):
         test.assertEqual([event["name"] for event in own if event["name"].startswith("step ")],
                          [f"step {step + 1} ends" for step in range(steps)])
         for kind in ("negotiate", "allreduce"):
-            found = [names[rank, event["tid"]] for event in own if event["name"] == kind]
+            found = [names[rank, event["tid"]] for event in own if kind_of(event) == kind]
             for tensor in tensors:
                 test.assertEqual(found.count(tensor), steps, f"{kind} of {tensor} on rank {rank}")
 

@@ -379,6 +379,24 @@ TEST(Why, ClocksOfOtherMachinesAreShifted) {
   EXPECT_NE(all_of(found).find("Times of there are placed by the machines' clocks of the day"), std::string::npos);
 }
 
+TEST(Why, HowOftenEachRankWasTheLastIsCounted) {
+  std::vector<Observed> ranks;
+  for (int number = 0; number < 2; ++number) {
+    Rank rank(number, 2);
+    for (std::uint32_t batch = 1; batch <= 6; ++batch) {
+      rank.at(8).submits("w").begins("w", batch).ends(batch);
+      std::vector<Record>& events = rank.recording().events;
+      events[events.size() - 2].last = static_cast<std::int16_t>(batch == 6 ? -1 : batch == 5 ? 0 : 1);
+    }
+    ranks.push_back(rank);
+  }
+  const Judgement found = judge_at(9, ranks);
+  for (const RankLine& line : found.ranks) {
+    EXPECT_EQ(line.batches, 5U);
+    EXPECT_EQ(line.awaited, line.rank == 1 ? 4U : 1U);
+  }
+}
+
 TEST(Why, NoRecorderIsNoJudgement) { EXPECT_EQ(judge({}, 1).verdict, Verdict::unclear); }
 
 }  // namespace

@@ -10,8 +10,10 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -154,6 +156,85 @@ TEST_F(Looking, ATimelineHasWhatAllRanksDid) {
   }
 }
 
+/// The spans of a tensor on a rank, by name.
+std::multiset<std::string> spans_of(const Json& events, const std::string& tensor, int rank) {
+  std::set<int> rows;
+  for (const Json& event : events) {
+    if (event["name"] == "thread_name" && event["pid"] == rank && event["args"]["name"] == tensor)
+      rows.insert(event["tid"].get<int>());
+  }
+  std::multiset<std::string> spans;
+  for (const Json& event : events) {
+    if (event["ph"] == "X" && event["pid"] == rank && rows.count(event["tid"].get<int>()) != 0)
+      spans.insert(event["name"].get<std::string>());
+  }
+  return spans;
+}
+
+/// Ranks of which one is late in every step: it submits when all others have, and have been heard.
+class OneIsLate : public Looking, public testing::WithParamInterface<std::pair<int, int>> {};
+
+TEST_P(OneIsLate, AndTheOthersSayForWhomTheyWaited) {
+  constexpr int kRanks = 3;
+  constexpr int kSteps = 4;
+  const auto [late, ranks_per_node] = GetParam();
+  std::barrier outside(kRanks);
+  kolo::run_local(
+      kRanks,
+      [&] {
+        const bool is_late = kolo::rank() == late;
+        std::vector<int> others{0, 1, 2};
+        others.erase(others.begin() + late);
+        std::optional<kolo::Group> group;
+        if (!is_late) group = kolo::Group::of(others);
+        std::vector<float> named(5, 1), unnamed(6, 1), marker(1);
+        kolo::start_timeline(folder_ + "/late.json");
+        const std::uint64_t before = kolo::metrics().awaited_batches;
+        for (int step = 0; step < kSteps; ++step) {
+          std::vector<kolo::Handle> handles;
+          const auto submit = [&] {
+            handles.push_back(kolo::allreduce_async("w", kolo::view(named)));
+            handles.push_back(kolo::allreduce_async(kolo::view(unnamed)));
+          };
+          if (!is_late) {
+            submit();
+            // The first may overtake the submissions, the second is behind it, and so behind them.
+            for (const char* const name : {"first", "second"}) kolo::allreduce(*group, name, kolo::view(marker));
+          }
+          outside.arrive_and_wait();
+          if (is_late) submit();
+          for (kolo::Handle& handle : handles) handle.wait();
+          kolo::end_step();
+          outside.arrive_and_wait();
+        }
+        if (is_late) {
+          EXPECT_EQ(kolo::metrics().awaited_batches - before, 2U * kSteps);
+        }
+        kolo::stop_timeline();
+      },
+      options().with_setting("KOLO_RANKS_PER_NODE", std::to_string(ranks_per_node)));
+  const Json events = timeline("late.json");
+  for (int rank = 0; rank < kRanks; ++rank) {
+    std::multiset<std::string> expected;
+    for (int step = 0; step < kSteps; ++step) {
+      expected.insert("allreduce");
+      expected.insert(rank == late ? "negotiate" : "waiting for rank " + std::to_string(late));
+    }
+    EXPECT_EQ(spans_of(events, "w", rank), expected);
+    std::size_t waited = 0;
+    for (const Json& event : events) {
+      if (event["ph"] != "X" || event["pid"] != rank || event["name"] != "allreduce") continue;
+      EXPECT_EQ(event["args"]["route"], ranks_per_node == kRanks ? "flat" : "between nodes");
+      waited += event["args"].value("waited_for_rank", -1) == late ? 1 : 0;
+    }
+    EXPECT_EQ(waited, rank == late ? 0U : kSteps);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfOneNodeAndOfThree, OneIsLate,
+                         testing::Values(std::pair{0, 3}, std::pair{1, 3}, std::pair{2, 3}, std::pair{0, 1},
+                                         std::pair{2, 1}));
+
 TEST_F(Looking, ATimelineThatCannotBeMadeIsAnErrorOnAllRanks) {
   kolo::run_local(
       2,
@@ -258,9 +339,10 @@ TEST_F(Looking, MetricsAreInAFileForEachRank) {
   for (const char* const line :
        {"# HELP kolo_steps_total Steps that have ended.", "# TYPE kolo_steps_total counter",
         "kolo_steps_total{rank=\"1\"} 1", "# TYPE kolo_route_bytes_total counter",
-        "kolo_route_bytes_total{rank=\"1\",route=\"flat\"} 80", "# TYPE kolo_negotiation_seconds histogram",
-        "kolo_negotiation_seconds_bucket{rank=\"1\",le=\"+Inf\"} 2", "kolo_negotiation_seconds_count{rank=\"1\"} 2",
-        "kolo_batch_bytes_bucket{rank=\"1\",le=\"1024\"} 2", "kolo_batch_bytes_sum{rank=\"1\"} 80"})
+        "kolo_route_bytes_total{rank=\"1\",route=\"flat\"} 80", "# TYPE kolo_awaited_batches_total counter",
+        "# TYPE kolo_negotiation_seconds histogram", "kolo_negotiation_seconds_bucket{rank=\"1\",le=\"+Inf\"} 2",
+        "kolo_negotiation_seconds_count{rank=\"1\"} 2", "kolo_batch_bytes_bucket{rank=\"1\",le=\"1024\"} 2",
+        "kolo_batch_bytes_sum{rank=\"1\"} 80"})
     EXPECT_EQ(lines.count(line), 1U) << line;
 }
 

@@ -37,10 +37,12 @@ void read(Reader& r, Evicted& m) {
 void write(Writer& w, const BatchAppended& m) {
   w.number(m.set);
   w.list(m.members);
+  w.signed_number(m.last);
 }
 void read(Reader& r, BatchAppended& m) {
   m.set = r.number_of<core::SetId>();
   m.members = r.list<core::TensorId>();
+  m.last = r.rank();
 }
 
 void write(Writer& w, const PlanDefined& m) {
@@ -67,10 +69,12 @@ void read(Reader& r, PlanVoided& m) {
 void write(Writer& w, const PlannedBatch& m) {
   w.number(m.plan);
   w.number(m.number);
+  w.signed_number(m.last);
 }
 void read(Reader& r, PlannedBatch& m) {
   m.plan = r.number_of<std::uint32_t>();
   m.number = r.number_of<std::uint32_t>();
+  m.last = r.rank();
 }
 
 void write(Writer& w, const Failed& m) {
@@ -117,6 +121,7 @@ void write(Writer& w, const SequenceAppended& m) {
     w.number(repeat.count);
     write(w, repeat.signature);
   }
+  w.signed_number(m.last);
 }
 void read(Reader& r, SequenceAppended& m) {
   m.set = r.number_of<core::SetId>();
@@ -125,6 +130,7 @@ void read(Reader& r, SequenceAppended& m) {
     repeat.count = r.number();
     read(r, repeat.signature);
   });
+  m.last = r.rank();
 }
 
 void write(Writer& w, const SequenceFailed& m) {

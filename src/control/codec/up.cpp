@@ -15,11 +15,13 @@ void write(Writer& w, const Counted& m) {
   w.number(m.id);
   w.number(m.word.generation);
   w.number(m.word.count);
+  w.signed_number(m.last);
 }
 void read(Reader& r, Counted& m) {
   m.id = r.number_of<core::TensorId>();
   m.word.generation = r.number_of<std::uint16_t>();
   m.word.count = r.number_up_to<std::uint64_t>((std::uint64_t{1} << CountWord::kCountBits) - 1);
+  m.last = r.rank();
 }
 
 void write(Writer& w, const std::vector<Declared::Variant>& variants) {
@@ -45,6 +47,7 @@ void write(Writer& w, const Declared& m) {
   w.number(m.generation);
   write(w, m.variants);
   w.list(m.members);
+  w.signed_number(m.last);
 }
 void read(Reader& r, Declared& m) {
   m.set = r.number_of<core::SetId>();
@@ -54,6 +57,7 @@ void read(Reader& r, Declared& m) {
   m.generation = r.number_of<std::uint16_t>();
   read(r, m.variants);
   m.members = r.list<std::int32_t>();
+  m.last = r.rank();
 }
 
 void write(Writer& w, const PartAwaited& m) {
@@ -210,6 +214,7 @@ void write(Writer& w, const SequenceGrown& m) {
     if (repeat.signature) write(w, *repeat.signature);
     write(w, repeat.variants);
   }
+  w.signed_number(m.last);
 }
 void read(Reader& r, SequenceGrown& m) {
   m.set = r.number_of<core::SetId>();
@@ -220,6 +225,7 @@ void read(Reader& r, SequenceGrown& m) {
     if (r.flag()) read(r, repeat.signature.emplace());
     read(r, repeat.variants);
   });
+  m.last = r.rank();
 }
 
 constexpr auto kWriteMessage = [](Writer& w, const auto& m) { write(w, m); };

@@ -66,6 +66,7 @@ void OwnCalls::on(const SequenceAppended& entry, std::vector<Action>& actions) {
   const Round first = sequence.over() + 1;
   RunCalls batch{entry.set, entry.calls, sequence.absent.without(first), entry.repeats};
   batch.uncounted = set.absent.uncounted(batch.absent);
+  batch.last = entry.last;
   sequence.run = first + entry.calls - 1;
   require(sequence.absent.empty() || sequence.absent.without(sequence.run) == batch.absent,
           "other ranks contribute to one part of a batch");

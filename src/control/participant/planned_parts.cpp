@@ -86,7 +86,7 @@ void PlannedParts::on(const PlannedBatch& entry, std::vector<Action>& actions) {
   ++plan.owner->run;
   ++counters_.batches;
   ++counters_.planned_batches;
-  actions.emplace_back(RunBatch{plan.set, part.members, entry.plan + 1, entry.number});
+  actions.emplace_back(RunBatch{plan.set, part.members, entry.plan + 1, entry.number, entry.last});
 }
 
 }  // namespace kolo::control::participant

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "control/messages.hpp"
+#include "control/relay/last_heard.hpp"
 
 namespace kolo::control::relay {
 
@@ -28,6 +29,7 @@ struct Gathered {
   core::Round round = 0;
   std::vector<bool> declared;  ///< by child
   std::vector<Declared::Variant> variants;
+  LastHeard last;  ///< of a request without an id
   bool sent = false;
 
   /// This child (of `children`) has declared it.

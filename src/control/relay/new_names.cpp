@@ -8,7 +8,8 @@ namespace kolo::control::relay {
 using core::Round;
 using core::SetId;
 
-void NewNames::on_declared_new(std::size_t child, const std::vector<std::size_t>& speakers, Declared&& declared) {
+void NewNames::on_declared_new(std::size_t child, const Voice& voice, const std::vector<std::size_t>& speakers,
+                               Declared&& declared) {
   const Key key(declared.set, declared.members, declared.name);
   Gathered& gathered = fresh_[key];
   const Round round = declared.round;
@@ -18,6 +19,7 @@ void NewNames::on_declared_new(std::size_t child, const std::vector<std::size_t>
     gathered.round = round;
   }
   gathered.gather(child, children_, std::move(declared));
+  gathered.last.hear(voice);
   send_new(key, gathered, speakers);
 }
 
@@ -25,12 +27,13 @@ void NewNames::send_new(const Key& key, Gathered& gathered, const std::vector<st
   if (gathered.sent || !gathered.holds(speakers)) return;
   gathered.sent = true;
   const auto& [set, members, name] = key;
-  up_.emplace_back(
-      Declared{set, name, gathered.round, core::kNoTensor, 0, std::exchange(gathered.variants, {}), members});
+  up_.emplace_back(Declared{set, name, gathered.round, core::kNoTensor, 0, std::exchange(gathered.variants, {}),
+                            members, gathered.last.rank});
 }
 
 void NewNames::hear_speakers(SetId set, const std::vector<std::size_t>& speakers) {
   for (auto request = first_of(set); is_name_of(request, set); ++request) {
+    request->second.last.rank = -1;
     send_new(request->first, request->second, speakers);
   }
 }

@@ -25,7 +25,8 @@ class NewNames {
   NewNames(std::size_t children, std::vector<UpMessage>& up) : children_(children), up_(up) {}
 
   /// `speakers`: the children that must declare it.
-  void on_declared_new(std::size_t child, const std::vector<std::size_t>& speakers, Declared&& declared);
+  void on_declared_new(std::size_t child, const Voice& voice, const std::vector<std::size_t>& speakers,
+                       Declared&& declared);
   /// The children that speak for the set have changed. Sends up requests of its names that are complete now.
   void hear_speakers(core::SetId set, const std::vector<std::size_t>& speakers);
   /// The name has an id now. Returns its round; 0: no child has declared it.

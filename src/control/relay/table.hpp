@@ -32,6 +32,7 @@ struct Set {
   std::uint64_t completed_sent = 0;
   bool lazy = false;                         ///< the last batch was a planned one
   std::unique_ptr<SequenceMerger> sequence;  ///< once a child has made a call
+  LastHeard last_call;
 };
 
 /// One id. The counts of the children are in `Table::row`; `forwarded` is the least of them that has gone up.
@@ -44,6 +45,7 @@ struct Tensor {
   std::uint32_t ahead = 0;             ///< children beyond `forwarded`
   std::uint16_t generation = 0;
   bool completions = false;  ///< the set's completed count
+  LastHeard last;            ///< of the children beyond `forwarded`
   std::string name;
 };
 

@@ -13,7 +13,7 @@ using core::Round;
 using core::SetId;
 using core::TensorId;
 
-void Batches::become_ready(Set& set, TensorId id, Round round) {
+void Batches::become_ready(Set& set, TensorId id, Round round, std::int32_t last) {
   Tensor& tensor = tensors_[id];
   require(!tensor.ready, "a tensor was submitted again before its batch");
   if (failures_.is_any_hopeless() || set.has_gone) {
@@ -23,6 +23,7 @@ void Batches::become_ready(Set& set, TensorId id, Round round) {
   }
   require(tensor.signature.has_value(), "a tensor was counted before it had a signature");
   tensor.round = round;
+  tensor.last = last;
   tensor.ready = true;
   tensor.came = ++readied_;
   if (!tensor.planned) return ready_.enqueue(set, ready_.queued(set, id));
@@ -47,6 +48,9 @@ void Batches::flush(Set& set, bool without_limit) {
       append_batch(set);
     }
   }
+  if (set.queue.empty()) return;
+  set.held = readied_;
+  set.held_calls = set.sequence.heard();
 }
 
 /// Whether this is a name's second entry in a step, in a set whose members do not call end_step. It also bounds the
@@ -81,15 +85,17 @@ bool Batches::waits_for_completion() const {
 // ---------------------------------------------------------------- what is a batch
 
 void Batches::append_planned(Set& set, std::uint32_t number) {
-  for (const TensorId id : set.plan->batches[number]) take(set, id);
+  const Tensor* newest = nullptr;
+  for (const TensorId id : set.plan->batches[number]) take(set, id, newest);
   set.plan->ready[number] = 0;
   ++set.appended;
-  log_.append(PlannedBatch{set.plan->number, number});
+  log_.append(PlannedBatch{set.plan->number, number, awaited(set, *newest)});
 }
 
 void Batches::append_batch(Set& set) {
   BatchAppended batch{set.number, {}};
   BatchSpace space(options_.fusion_threshold);
+  const Tensor* newest = nullptr;
   std::vector<std::int32_t> absent;
   if (!set.absent.empty()) absent = set.absent.without(tensors_[set.queue.front().which].name);
   while (!set.queue.empty()) {
@@ -99,18 +105,25 @@ void Batches::append_batch(Set& set) {
     if (!set.absent.empty() && set.absent.without(tensors_[next.which].name) != absent) break;
     space.add(tensors_[next.which]);
     batch.members.push_back(next.which);
-    take(set, next.which);
+    take(set, next.which, newest);
     set.queue.pop_front();
   }
+  batch.last = awaited(set, *newest);
   ++set.appended;
   log_.append(std::move(batch));
 }
 
-void Batches::take(Set& set, TensorId id) {
-  tensors_[id].ready = false;
+void Batches::take(Set& set, TensorId id, const Tensor*& newest) {
+  Tensor& tensor = tensors_[id];
+  tensor.ready = false;
   tensors_.touch(id);
   set.planner.note(id);
-  if (!set.absent.empty()) set.absent.consume(tensors_[id].name);
+  if (!set.absent.empty()) set.absent.consume(tensor.name);
+  if (newest == nullptr || newest->came < tensor.came) newest = &tensor;
+}
+
+std::int32_t Batches::awaited(const Set& set, const Tensor& newest) {
+  return newest.came > set.held ? newest.last : -1;
 }
 
 // ---------------------------------------------------------------- what never will be one

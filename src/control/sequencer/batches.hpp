@@ -14,6 +14,8 @@
 //               the log runs in its own order, so an urgent tensor waits for `open_batches` batches at most, and sets
 //               do not wait for each other.
 //   patience    A request that `patience` batches of its set have overtaken goes next, whatever its priority.
+//   waiting     A batch says for which rank it waited: the last of its newest tensor. It says none if that was ready
+//               when there was no space.
 //   joining     While a rank is absent, all members of a batch have the same contributors.
 //
 // A tensor is ready, or in the log, or neither, and its next round counts only after its batch. The time at which
@@ -38,8 +40,8 @@ class Batches {
       : options_(options), log_(log), tensors_(tensors), sets_(sets), failures_(failures), ready_(ready), plans_(plans),
         calls_(calls) {}
 
-  /// Every member has submitted this round.
-  void become_ready(Set& set, core::TensorId id, core::Round round);
+  /// Every member has submitted this round, and this rank was the last (-1: unknown).
+  void become_ready(Set& set, core::TensorId id, core::Round round, std::int32_t last);
 
   /// Appends batches in all sets, as far as there is space.
   void flush_waiting();
@@ -58,7 +60,8 @@ class Batches {
   [[nodiscard]] bool begins_step(const Set& set, const Queued& next) const;
   void append_planned(Set& set, std::uint32_t number);
   void append_batch(Set& set);
-  void take(Set& set, core::TensorId id);
+  void take(Set& set, core::TensorId id, const Tensor*& newest);
+  [[nodiscard]] static std::int32_t awaited(const Set& set, const Tensor& newest);
 
   const SequencerOptions& options_;
   Log& log_;

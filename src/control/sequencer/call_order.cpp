@@ -41,10 +41,12 @@ void CallOrder::append_calls(Set& set) {
     const std::uint64_t count = space.add_alike(*next.signature, bytes, sequence.alike());
     if (!absent.empty()) batch.repeats.push_back({count, without_names(*next.signature)});
     batch.calls += count;
+    batch.last = next.last;
     sequence.pop(count);
   }
   if (batch.calls > 0) {
     ++set.appended;
+    if (sequence.run() <= set.held_calls) batch.last = -1;
     log_.append(std::move(batch));
   }
   if (!sequence.empty()) ready_.enqueue(set, ReadySets::queued_calls(set));

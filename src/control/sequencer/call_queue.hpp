@@ -26,10 +26,12 @@ class CallQueue {
   void hear(SequenceGrown message) {
     if (message.first > heard() + 1) pass(message.first - 1);
     core::Round number = message.first - 1;
+    const std::int32_t last = message.last;
     for (Calls& calls : link_.take(std::move(message))) {
       if (number >= last_) break;
       calls.count = std::min(calls.count, last_ - number);
       number += calls.count;
+      calls.last = last;
       queue_.push_back(std::move(calls));
     }
   }

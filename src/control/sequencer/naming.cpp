@@ -42,12 +42,12 @@ void Naming::on_complete(Set& set, const Declared& message) {
     if (!why.empty()) return fail_round(set, message, ErrorCode::invalid_argument, why);
   }
   if (message.id == kNoTensor) {
-    newcomers_.push_back({message.set, message.name, message.round, signature});
+    newcomers_.push_back({message.set, message.name, message.round, signature, message.last});
     assign_ids();
     return;
   }
   if (tensors_[message.id].signature != signature) change_signature(set, message.id, signature);
-  batches_.become_ready(set, message.id, message.round);
+  batches_.become_ready(set, message.id, message.round, message.last);
 }
 
 bool Naming::is_id_of(TensorId id, SetId set, const std::string& name) const {
@@ -85,7 +85,7 @@ void Naming::assign_ids() {
       if (id == kNoTensor) return;
       tensors_.assign(id, next.set, next.name, next.signature);
       log_.append(Assigned{id, tensors_[id].generation, next.set, next.name, without_names(next.signature)});
-      batches_.become_ready(*set, id, next.round);
+      batches_.become_ready(*set, id, next.round, next.last);
     }
     newcomers_.pop_front();
   }

@@ -45,6 +45,7 @@ class Naming {
     std::string name;
     core::Round round = 0;
     core::Signature signature;
+    std::int32_t last = -1;
   };
 
   /// Every member has submitted it, and it cannot run.

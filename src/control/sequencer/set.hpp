@@ -47,6 +47,9 @@ struct Set {
   bool waits = false;  ///< whether it is in `ReadySets`; every set whose queue is not empty is
   std::uint64_t appended = 0;
   std::uint64_t completed = 0;
+  // What was ready when there was no space: requests by `Tensor::came`, calls by number.
+  std::uint64_t held = 0;
+  core::Round held_calls = 0;
 
   // Steps (plans.hpp).
   std::uint64_t steps = 0;  ///< ends of step that were received; without any, a step ends when a name repeats
