@@ -319,15 +319,17 @@ bool CudaBackend::pack_one() {
     if (times_.are_wanted(open.job->timeline, with.messages.to_host.raw())) open.stamps.resize(open.steps.size());
   }
   if (has_slot) take_slot(flight.load, on);
+  Stamps* pack_stamps = nullptr;
   if (!open.stamps.empty()) {
-    StepStamps& stamps = open.stamps[open.packed_steps] = times_.take(step);
-    flight.stamps = &stamps;
+    const StepStamps& stamps = open.stamps[open.packed_steps] = times_.take(step);
+    pack_stamps = stamps.pack.get();
     flight.load.stamps = stamps.carry.get();
+    flight.unpack_stamps = stamps.unpack.get();
   }
   flight.last = ++open.packed_steps == open.steps.size();
   if (step.packs()) {
     const ProfilerRange range("pack", open.job->label);
-    const StampsAround stamps(flight.stamps->pack.get(), on.raw());
+    const StampsAround stamps(pack_stamps, on.raw());
     const Move move{flight.table->chunks(), flight.table->count(), Direction::pack, flight.load.memory};
     launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
@@ -382,7 +384,7 @@ bool CudaBackend::unpack_one() {
   if (!alone) with.carrier->deliver(flight.load, with.unpack);
   if (flight.load.step->unpacks()) {
     const ProfilerRange range("unpack", flight.open->job->label);
-    const StampsAround stamps(flight.stamps->unpack.get(), on.raw());
+    const StampsAround stamps(flight.unpack_stamps, on.raw());
     const Move move{flight.table->chunks(), flight.table->count(), Direction::unpack, flight.load.memory};
     launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }

@@ -64,7 +64,6 @@ struct StepStamps {
   std::unique_ptr<Stamps> carry;
   std::unique_ptr<Stamps> unpack;
 };
-inline const StepStamps kUntimed{};
 
 /// The driver's; the device is current.
 class DeviceTimes {

@@ -41,7 +41,7 @@ struct CudaBackend::Flight {
   OpenJob* open = nullptr;
   Load load;
   Table* table = nullptr;
-  const StepStamps* stamps = &kUntimed;
+  Stamps* unpack_stamps = nullptr;  // around the unpack; null: it is not timed
   bool last = false;
   bool under_way = false;
 };
