@@ -127,14 +127,14 @@ std::vector<kolo::Parameter> Gradients::views() {
   return views;
 }
 
-std::vector<kolo::Parameter> Gradients::values(std::vector<at::Tensor>& copies) const {
+std::vector<kolo::Parameter> Gradients::values(std::vector<at::Tensor>& copies) {
   std::vector<kolo::Parameter> values;
   for (const Slot& slot : slots_) {
     const bool has_gaps = !slot.parameter.is_non_overlapping_and_dense();
     if (has_gaps) {
       copies.push_back(slot.parameter.detach().contiguous());
     }
-    values.push_back({slot.name, memory_view(slot.name, has_gaps ? copies.back() : slot.parameter)});
+    values.push_back({slot.name, memory_view(slot.name, has_gaps ? copies.back() : slot.parameter), view_of(slot)});
   }
   return values;
 }

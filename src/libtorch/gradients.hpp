@@ -50,8 +50,9 @@ class Gradients {
   /// For the reducer, in the order of the parameters. Where a value has gaps, or is on a device, its gradient's memory
   /// stands for it.
   std::vector<kolo::Parameter> views();
-  /// The parameters' values as they are now, on a device behind the current stream; `copies` holds those with gaps.
-  std::vector<kolo::Parameter> values(std::vector<at::Tensor>& copies) const;
+  /// The same with the parameters' values as they are now, on a device behind the current stream; `copies` holds those
+  /// with gaps.
+  std::vector<kolo::Parameter> values(std::vector<at::Tensor>& copies);
   /// From now on the hooks hand gradients over. The reducer outlives this, and was made of `views()`.
   void attach(GradientReducer& reducer);
 
