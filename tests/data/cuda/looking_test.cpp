@@ -75,8 +75,9 @@ class DeviceTimeline : public CudaTest {
   }
   /// What a rank's device did for the batch in which this tensor ran, all of it within that.
   [[nodiscard]] static std::vector<Shown> of_batch(const std::vector<Shown>& spans, const std::string& tensor) {
-    const auto host = std::find_if(spans.begin(), spans.end(),
-                                   [&](const Shown& one) { return one.row == tensor && one.name != "negotiate"; });
+    const auto host = std::find_if(spans.begin(), spans.end(), [&](const Shown& one) {
+      return one.row == tensor && one.arguments.contains("batch");
+    });
     std::vector<Shown> found;
     if (host == spans.end()) {
       ADD_FAILURE() << "no batch of " << tensor;
