@@ -51,7 +51,8 @@ class DeviceTimeline : public CudaTest {
  protected:
   DeviceTimeline() {
     std::string pattern = ::testing::TempDir() + "deviceXXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr) << pattern;
+    folder_ = pattern;
   }
   ~DeviceTimeline() override { std::filesystem::remove_all(folder_); }
 
