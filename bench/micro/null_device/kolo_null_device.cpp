@@ -8,8 +8,8 @@
 // Beside it, in turns, what a program makes of CUDA and NCCL without Kolo: as PyTorch's ProcessGroupNCCL does, an event
 // on the program's stream, a wait of NCCL's own stream for it, ncclAllReduce, an event behind that, and a wait of the
 // program's stream for the second event. On this device that is next to nothing, so the difference is what Kolo's own
-// code takes, the ranks' agreement included, which the plain way does not have. What each call of CUDA and NCCL costs a
-// real host comes on top for both; docs/gpu.md says how many there are.
+// code takes, the ranks' agreement included, which the plain way does not have. A real
+// device adds the time of each call of CUDA and NCCL to both; docs/gpu.md says how many there are.
 #include <time.h>
 
 #include <algorithm>
