@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts what a ctest run did: each GoogleTest case as one, every other ctest entry as one.
 
-usage: tally.py JUNIT_XML GTEST_DIR...     prints `passed failed skipped` on stdout, what failed on stderr
+usage: tally.py JUNIT_XML GTEST_DIR...     prints `passed failed skipped` on stdout, what failed on stderr: each case by
+                                           name, then the end of what each such entry printed
 
 Each GTEST_DIR holds the JSON that a tree's GoogleTest executables wrote in this run, named as their ctest entries. An
 executable that wrote none (it crashed, or ran out of time), or that failed although all its cases passed (a
@@ -28,12 +29,18 @@ def count_cases(report, entry, failures):
     return passed, failed, skipped
 
 
+def end_of(entry, lines=40):
+    output = (entry.findtext("system-out") or "").rstrip().splitlines()
+    return "\n".join(f"  {line[:200]}" for line in output[-lines:])
+
+
 def main():
     junit, gtest_dirs = Path(sys.argv[1]), [Path(folder) for folder in sys.argv[2:]]
     passed = failed = skipped = 0
-    failures = []
+    failures, ends = [], []
     for entry in ET.parse(junit).getroot().iter("testcase"):
         name, status = entry.get("name"), entry.get("status")
+        failures_before = len(failures)
         report = next((file for folder in gtest_dirs if (file := folder / f"{name}.json").is_file()), None)
         if report:
             counts = count_cases(report, name, failures)
@@ -50,8 +57,12 @@ def main():
         else:
             failed += 1
             failures.append(name)
+        if len(failures) > failures_before:
+            ends.append(f"the end of {name}:\n{end_of(entry)}")
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
+    for end in ends[:5]:
+        print(end, file=sys.stderr)
     print(passed, failed, skipped)
 
 

@@ -62,15 +62,6 @@ std::optional<int> rank_of(const fs::path& file) {
   return base::parse_number<int>(std::string_view(name).substr(kFilePrefix.size()));
 }
 
-/// Every file of it is a recorder, and no rank of it runs here.
-bool may_go(const std::string& job) {
-  for (const std::string& file : files_of(job)) {
-    const std::optional<Recording> found = read_file(file);
-    if (!found || (found->boot == boot_id() && found->process.state() != 0)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 bool is_off(const std::string& setting) { return base::in_lower_case(setting) == "off"; }
@@ -139,9 +130,13 @@ std::vector<std::string> jobs_in(const std::string& directory) {
 void remove_old(const std::string& directory) noexcept {
   try {
     const std::vector<std::string> jobs = jobs_in(directory);
+    if (jobs.size() < kJobsKept) return;
+    const std::string boot = boot_id();
     for (std::size_t i = kJobsKept - 1; i < jobs.size(); ++i) {
-      if (!may_go(jobs[i])) continue;
-      for (const std::string& file : files_of(jobs[i])) ::unlink(file.c_str());
+      const std::vector<std::string> files = files_of(jobs[i]);
+      if (!std::all_of(files.begin(), files.end(), [&](const std::string& file) { return is_over(file, boot); }))
+        continue;
+      for (const std::string& file : files) ::unlink(file.c_str());
       ::rmdir(jobs[i].c_str());
     }
   } catch (const std::exception&) {

@@ -148,6 +148,7 @@ struct Header {
   std::atomic<std::uint64_t> texts_used;  ///< bytes
   std::atomic<std::uint64_t> fast_calls;  ///< of all sets
   std::array<FastCalls, kFastRows> fast;
+  std::atomic<std::uint64_t> has_ended;  ///< 1: the rank writes nothing more
 };
 static_assert(sizeof(Header) <= kHeaderBytes);
 

@@ -24,6 +24,12 @@ std::string text_of(const std::array<char, kSize>& text) {
   return {text.data(), ::strnlen(text.data(), kSize)};
 }
 
+bool is_recorder(const std::byte* bytes, std::size_t size) noexcept {
+  if (size < kHeaderBytes) return false;
+  const auto& header = *reinterpret_cast<const Header*>(bytes);
+  return header.magic == kMagic && header.version == kVersion && header.file_bytes <= size;
+}
+
 bool holds(const Part& part, std::size_t element, std::size_t size) noexcept {
   return part.offset >= kHeaderBytes && part.offset <= size && part.offset % alignof(Event) == 0 &&
          part.count <= (size - part.offset) / element;
@@ -131,9 +137,8 @@ std::string Recording::text(std::uint64_t id) const {
 }
 
 std::optional<Recording> parse(const std::byte* bytes, std::size_t size) {
-  if (size < kHeaderBytes) return std::nullopt;
+  if (!is_recorder(bytes, size)) return std::nullopt;
   const auto& header = *reinterpret_cast<const Header*>(bytes);
-  if (header.magic != kMagic || header.version != kVersion || header.file_bytes > size) return std::nullopt;
   if (header.size < 1 || header.size > kMostRanks || header.rank < 0 || header.rank >= header.size) return std::nullopt;
   if (!holds(header.nodes, sizeof(std::int32_t), size) || !holds(header.sets, sizeof(SetRow), size) ||
       !holds(header.texts, 1, size) || !holds(header.driver, sizeof(Event), size) || header.driver.count == 0 ||
@@ -176,6 +181,14 @@ std::optional<Recording> read_file(const std::string& path) {
   std::optional<Recording> recording = parse(mapping.memory(), mapping.size());
   if (recording) recording->path = path;
   return recording;
+}
+
+bool is_over(const std::string& path, const std::string& boot) {
+  const Mapping mapping(path);
+  if (mapping.memory() == nullptr || !is_recorder(mapping.memory(), mapping.size())) return false;
+  const auto& header = *reinterpret_cast<const Header*>(mapping.memory());
+  return header.has_ended.load(std::memory_order_relaxed) != 0 || text_of(header.boot) != boot ||
+         Process{header.pid, header.process_start}.state() == 0;
 }
 
 }  // namespace kolo::recorder

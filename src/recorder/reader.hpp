@@ -52,4 +52,7 @@ struct Recording {
 /// The same of a file.
 [[nodiscard]] std::optional<Recording> read_file(const std::string& path);
 
+/// Whether it is a recorder that no rank writes any more: it has ended, or its process is gone. `boot`: this system's.
+[[nodiscard]] bool is_over(const std::string& path, const std::string& boot);
+
 }  // namespace kolo::recorder

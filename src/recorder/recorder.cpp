@@ -66,7 +66,9 @@ Recorder::Recorder(std::string path, const Identity& identity) : path_(std::move
 }
 
 Recorder::~Recorder() {
-  if (header_ != nullptr) ::munmap(header_, bytes_);
+  if (header_ == nullptr) return;
+  header_->has_ended.store(1, std::memory_order_release);
+  ::munmap(header_, bytes_);
 }
 
 void Recorder::lay_out(std::byte* memory, std::size_t bytes, const Identity& identity) {

@@ -328,6 +328,20 @@ TEST_F(RecorderFile, TheDirectoryIsTheUsers) {
   EXPECT_FALSE(is_off(""));
 }
 
+TEST_F(RecorderFile, AJobThatHasFailedMayGoThoughItsProcessRuns) {
+  std::vector<std::unique_ptr<Recorder>> recorders;
+  for (int i = 0; i < 20; ++i) {
+    const std::string job = "job" + std::to_string(i);
+    recorders.push_back(std::make_unique<Recorder>(file_for(folder_, job, 0), Identity{job, 0, 1, 0, {0}, "host"}));
+  }
+  remove_old(folder_);
+  EXPECT_EQ(jobs_in(folder_).size(), 20U);
+  for (const auto& recorder : recorders) recorder->set_state(State::faulted);
+  recorders.clear();
+  remove_old(folder_);
+  EXPECT_EQ(jobs_in(folder_).size(), kJobsKept - 1);
+}
+
 TEST_F(RecorderFile, SixteenJobsAreKeptAndThoseThatRun) {
   // A child's recorders are those of a process that has ended; this process's run.
   const pid_t child = ::fork();
