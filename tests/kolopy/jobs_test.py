@@ -519,4 +519,5 @@ class WithoutNumpy(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background inherits that it is ignored
     unittest.main(argv=sys.argv[:1] + sys.argv[2:])

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// More groups than 16 bits count, one after another, and 10,000 at once: neither memory nor descriptors grow with those
-// that are gone, and each works.
+// Many groups one after another, and many at once: neither memory nor descriptors grow with those that are gone, and
+// each works.
+//
+// usage: many_groups MADE ALIVE     so many one after another, and so many at once
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <numeric>
@@ -21,9 +24,7 @@ namespace {
 using kolo::Group;
 using kolo::testing::Report;
 
-constexpr int kMade = 70'000;
-constexpr int kAlive = 10'000;
-constexpr std::int64_t kGrowth = std::int64_t{8} << 20;
+constexpr std::int64_t kGrowth = std::int64_t{2} << 20;
 
 /// Of the heap. (Shared memory is bounded by KOLO_GROUPS. On a busy machine, where groups are removed late, more of it
 /// is touched.)
@@ -38,12 +39,12 @@ std::ptrdiff_t descriptors() {
 
 int sum_in(const Group& group, int value) { return kolo::allreduce(group, value, kolo::ReduceOp::sum); }
 
-void make_one_after_another(Report& report, const std::vector<int>& all) {
+void make_one_after_another(Report& report, const std::vector<int>& all, int made) {
   const int size = kolo::size();
   std::int64_t heap = 0;
   std::ptrdiff_t open = 0;
   bool right = true;
-  for (int i = 0; i < kMade; ++i) {
+  for (int i = 0; i < made; ++i) {
     const Group group = i % 2 == 0 ? Group::of(all) : kolo::world().split(0, -kolo::rank());
     if (i % 100 == 0) right = right && sum_in(group, i) == size * i;
     if (i != 1000) continue;
@@ -55,36 +56,42 @@ void make_one_after_another(Report& report, const std::vector<int>& all) {
   report.equal(descriptors(), open, "the number of descriptors");
 }
 
-void keep_many(Report& report, const std::vector<int>& all) {
+void keep_many(Report& report, const std::vector<int>& all, int alive) {
   std::vector<Group> groups;
-  groups.reserve(kAlive);
-  for (int i = 0; i < kAlive; ++i) groups.push_back(Group::of(all));
+  groups.reserve(static_cast<std::size_t>(alive));
+  for (int i = 0; i < alive; ++i) groups.push_back(Group::of(all));
   bool right = true;
-  for (int i = 0; i < kAlive; ++i) right = right && sum_in(groups[static_cast<std::size_t>(i)], i) == kolo::size() * i;
+  for (int i = 0; i < alive; ++i) right = right && sum_in(groups[static_cast<std::size_t>(i)], i) == kolo::size() * i;
   report.check(right, "sums in groups that are there at once");
   // Their memory serves again.
   const std::int64_t heap = heap_bytes();
   groups.clear();
   kolo::barrier();
-  for (int i = 0; i < kAlive; ++i) groups.push_back(Group::of(all));
+  for (int i = 0; i < alive; ++i) groups.push_back(Group::of(all));
   for (const Group& group : groups) right = right && sum_in(group, 1) == kolo::size();
   report.check(right, "sums in as many others");
-  report.check(heap_bytes() - heap < kAlive * std::int64_t{8192},
+  report.check(heap_bytes() - heap < alive * std::int64_t{8192},
                "memory has grown by " + std::to_string(heap_bytes() - heap) + " bytes");
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::puts("usage: many_groups MADE ALIVE");
+    return 2;
+  }
+  const int made = std::stoi(argv[1]);
+  const int alive = std::stoi(argv[2]);
   // Small slots: each of these groups has memory of its own between its ranks.
   const kolo::Session session(
-      kolo::Options{}.with_setting("KOLO_GROUPS", std::to_string(kAlive + 10)).with_setting("KOLO_SLOT_BYTES", "4096"));
+      kolo::Options{}.with_setting("KOLO_GROUPS", std::to_string(alive + 10)).with_setting("KOLO_SLOT_BYTES", "4096"));
   Report report("many_groups");
   report.set_place(kolo::rank(), kolo::size());
   std::vector<int> all(static_cast<std::size_t>(kolo::size()));
   std::iota(all.begin(), all.end(), 0);
   return kolo::testing::run(report, [&] {
-    make_one_after_another(report, all);
-    keep_many(report, all);
+    make_one_after_another(report, all, made);
+    keep_many(report, all, alive);
   });
 }
