@@ -4,8 +4,8 @@
 //
 //     simulator_test --gtest_filter='RandomWorlds.*' --gtest_shuffle --gtest_random_seed=1 --gtest_repeat=20
 //
-// takes other ones in each repetition, three times as many. A test names the seed that failed; the repetition is known by its millions, and
-// `--gtest_shuffle --gtest_random_seed=MILLIONS` takes it alone.
+// takes other ones in each repetition, three times as many. A test names the seed that failed; the repetition is known
+// by its millions, and `--gtest_shuffle --gtest_random_seed=MILLIONS` takes it alone.
 #pragma once
 
 #include <cstdint>

@@ -99,6 +99,10 @@ class Judging(unittest.TestCase):
         told = [survivor("rank 2 was lost: connection closed"), pipe, dead(), survivor("rank 2 was lost: gone")]
         self.assertEqual(complaints(run(start="hosts"), told), [])
         self.assertNotEqual(complaints(run(), told), [])
+        told[3] = survivor("rank 1 was lost: its process has ended.")
+        self.assertEqual(complaints(run(start="hosts"), told), [])
+        told[3] = survivor("rank 0 was lost: its process has ended.")
+        self.assertNotEqual(complaints(run(start="hosts"), told), [])
         self.assertNotEqual(complaints(run("throw", start="hosts"), told), [])
 
     def test_before_init_has_returned_survivors_fail_in_whatever_way(self):

@@ -25,7 +25,7 @@ class Outcome:
     record: str  # facts and outputs, for a person
     mpirun_status: int  # None: it had to be ended
     seconds: float
-    broken_pipes: int = 0  # survivors that were ended so (judge.ended_by_broken_pipe)
+    broken_pipes: int = 0  # survivors that were ended so (judge.ended_by_broken_pipes)
     sayings: list = field(default_factory=list)  # of kolo-why, with what is wrong with each: (saying, complaints)
 
 
@@ -123,7 +123,7 @@ class Run:
             output.seek(0)
             return Outcome(self.plan, phase, complaints, self.record(facts, output.read()), status,
                            time.monotonic() - begin,
-                           sum(judging.ended_by_broken_pipe(self.plan, one) for one in facts), sayings)
+                           len(judging.ended_by_broken_pipes(self.plan, facts)), sayings)
 
     def ask_why(self, kind):
         return why.ask(self.program.with_name("kolo-why"), f"{self.folder}/recorders", kind)
@@ -145,7 +145,8 @@ class Run:
             recorders = f"{self.folder}/recorders"
             sayings.append(why.ask_without_host(self.program.with_name("kolo-why"), recorders, self.plan))
         was_told = any(one.of("TOLD") for one in facts)
-        return [(said, why.judge(self.plan, phase, was_told, said)) for said in sayings if said]
+        gone = judging.ended_by_broken_pipes(self.plan, facts)
+        return [(said, why.judge(self.plan, phase, was_told, said, gone)) for said in sayings if said]
 
     def wait_for_survivors(self, begin, launcher):
         """Until all have ended that can, or their time is over."""

@@ -71,24 +71,26 @@ def numbers(pattern, sentence):
     return found
 
 
-def names(plan, sentence):
-    """(whether it names the victim, healthy ranks that it names). A node that does not answer may stand for its leader."""
+def names(plan, sentence, gone=frozenset()):
+    """(whether it names the victim, healthy ranks that it names). A node that does not answer may stand for its leader.
+    `gone`: ranks that have ended because the victim has; they stand for it."""
     ranks = numbers(RANKS, sentence)
     nodes = numbers(NODES, sentence)
-    leading = [number for number, members in enumerate(plan.nodes) if members[0] == plan.victim]
-    healthy = ranks - {plan.victim}
+    victims = {plan.victim, *gone}
+    leading = [number for number, members in enumerate(plan.nodes) if members[0] in victims]
+    healthy = ranks - victims
     wrong_nodes = {f"node {number}" for number in nodes if number >= len(plan.nodes)
-                   or plan.victim not in plan.nodes[number]}
-    named = plan.victim in ranks or bool(nodes & set(leading))
+                   or not victims & set(plan.nodes[number])}
+    named = bool(ranks & victims) or bool(nodes & set(leading))
     return named, sorted(f"rank {rank}" for rank in healthy) + sorted(wrong_nodes)
 
 
-def judge_told(plan, rank, facts, want):
+def judge_told(plan, rank, facts, want, gone):
     complaints = []
     told = facts.of("TOLD")
     for _, text in told:
         phase, code, sentence = (text.split(" ", 2) + ["", ""])[:3]
-        named, healthy = names(plan, sentence)
+        named, healthy = names(plan, sentence, gone)
         # Of a mismatch it says what each rank gave.
         if healthy and plan.kind != "mismatch" and not (want == FAILS and LATE in sentence):
             complaints.append(f"rank {rank} was told of {', '.join(healthy)}, which did nothing wrong: {sentence}")
@@ -125,24 +127,28 @@ def ended_by_broken_pipe(plan, facts):
     return plan.start == "hosts" and plan.kind == "kill" and end is not None and end[1] == "signal 13"
 
 
+def ended_by_broken_pipes(plan, facts):
+    return {rank for rank, one in enumerate(facts) if ended_by_broken_pipe(plan, one)}
+
+
 def judge(plan, facts):
     """Complaints about a run; `facts` by rank. And the phase that the victim was hit in (None: it was not)."""
     blow = facts[plan.victim].first("HIT")
     phase = blow[1] if blow else None
     want = expected(phase, plan.kind)
     complaints = []
+    piped = ended_by_broken_pipes(plan, facts)
     for rank, one in enumerate(facts):
         complaints += [f"rank {rank}: {text}" for _, text in one.of("WRONG")]
         complaints += [f"rank {rank} still holds after shutdown: {text}" for _, text in one.of("HOLDS")]
-        gone = blow and rank == plan.victim and plan.kind not in ("slow", "mismatch")
-        if gone:
+        if blow and rank == plan.victim and plan.kind not in ("slow", "mismatch"):
             if plan.kind in STATUS_OF:
                 status = 0 if phase == "after" and plan.kind == "return" else STATUS_OF[plan.kind]
                 complaints += judge_end(rank, one, status, want)
             continue
-        if ended_by_broken_pipe(plan, one):
+        if rank in piped:
             continue
-        complaints += judge_told(plan, rank, one, want)
+        complaints += judge_told(plan, rank, one, want, piped)
         # A process that gives up inside MPI_Init has no status of the program's to end with.
         status = None if want == FAILS and not one.of("TOLD") else TOLD_STATUS if one.of("TOLD") else 0
         complaints += judge_end(rank, one, status, want)

@@ -66,12 +66,13 @@ def ask_without_host(program, folder, plan):
     return ask(program, copy, "hidden")
 
 
-def judge(plan, phase, was_told, saying):
-    """Complaints about one answer. `was_told`: a survivor was told of an error."""
+def judge(plan, phase, was_told, saying, gone=frozenset()):
+    """Complaints about one answer. `was_told`: a survivor was told of an error. `gone`: ranks that have ended because the
+    victim has."""
     if phase is None:
         return []
     wanted = WANTED[phase]
-    healthy = sorted(set(saying.suspects) - {plan.victim})
+    healthy = sorted(set(saying.suspects) - {plan.victim, *gone})
     if healthy:
         return [f"kolo-why ({saying.kind}) names {healthy}, which did nothing wrong: {saying.verdict}: {saying.text}"]
     if saying.kind == "mismatch":  # nobody is to blame; the sentence says what each rank gave
