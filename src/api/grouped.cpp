@@ -68,16 +68,18 @@ core::Signature without_tensors(core::Signature signature) {
   return signature;
 }
 
-void check_alike(std::string_view name, const Request& first, const Request& other, std::size_t number) {
-  const core::Signature a = without_tensors(first.signature), b = without_tensors(other.signature);
+/// `a`: what all calls have in common, as the first one has it, on `device`.
+void check_alike(std::string_view name, const core::Signature& a, Device device, const Request& other,
+                 std::size_t number) {
+  const core::Signature b = without_tensors(other.signature);
   std::string what, of_first, of_other;
   if (const auto difference = core::first_difference(a, b)) {
     what = core::describe(*difference);
     of_first = core::describe_value(a, *difference);
     of_other = core::describe_value(b, *difference);
-  } else if (first.device != other.device) {
+  } else if (device != other.device) {
     what = "device";
-    of_first = to_string(first.device);
+    of_first = to_string(device);
     of_other = to_string(other.device);
   } else {
     return;
@@ -108,9 +110,10 @@ Request make_grouped_request(const engine::SetState& set, std::string_view name,
   for (std::size_t i = 0; i < calls.size(); ++i) check_kind(name, calls[i].parts(), i);
   check_memory(name, calls);
   Request whole = make_request(set, name, calls[0]);
+  const core::Signature common = without_tensors(whole.signature);
   for (std::size_t i = 1; i < calls.size(); ++i) {
     Request next = make_request(set, name, calls[i]);
-    check_alike(name, whole, next, i);
+    check_alike(name, common, whole.device, next, i);
     append(whole, std::move(next));
   }
   whole.signature.members = base::kHashSeed;
