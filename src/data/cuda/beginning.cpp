@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// How a rank gets what it needs on its device, how a process set comes to use its devices together, and how it ends.
+#include "data/cuda/beginning.hpp"
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -11,11 +11,9 @@
 #include "base/cpu.hpp"
 #include "base/start_thread.hpp"
 #include "base/thread_name.hpp"
-#include "data/cuda/copies.hpp"
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/equipment.hpp"
-#include "data/cuda/open_job.hpp"
 #include "data/cuda/staged_carrier.hpp"
 
 namespace kolo::cuda {
@@ -47,8 +45,8 @@ UniqueId id_of(const std::string& bytes) {
 
 }  // namespace
 
-CudaBackend::Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit,
-                                  int device, bool has_peers)
+Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit, int device,
+                     bool has_peers)
     : info(device_info(device)),
       counted(limit, options.slots * options.slot_bytes + Tables::device_bytes(kTables * kChunksPerStep),
               "what batches need, " + std::to_string(options.slots) + " fusion buffers of " +
@@ -67,29 +65,14 @@ CudaBackend::Equipment::Equipment(const CudaBackendOptions& options, const std::
   }
 }
 
-void CudaBackend::add_set(data::DeviceSet set) {
-  const core::SetId number = set.number;
-  sets_.emplace(number, std::make_shared<SetOnDevice>(std::move(set)));
-}
+Beginning::Beginning(const CudaBackendOptions& options, int world_size, std::shared_ptr<MemoryLimit> memory,
+                     ChosenDevice& device, DeviceCounters& counters) noexcept
+    : options_(options), world_size_(world_size), memory_(std::move(memory)), device_(device), counters_(counters) {}
 
-bool CudaBackend::remove_set(data::Job& end) {
-  const auto found = sets_.find(end.set);
-  KOLO_CHECK(found != sets_.end()) << "process set " << end.set;
-  const std::shared_ptr<SetOnDevice> set = std::move(found->second);
-  sets_.erase(found);
-  set->exchange.reset();
-  set->plane.reset();
-  if (set->link == nullptr) return false;
-  auto open = std::make_unique<OpenJob>();
-  open->job = &end;
-  open->set = set;
-  open->ends_set = true;
-  jobs_.push_back(std::move(open));
-  return true;
-}
+Beginning::~Beginning() { wait(); }
 
 /// Everything that this rank needs for itself, and what it says to the others. On a thread of its own.
-void CudaBackend::make_equipment(bool brings_id) noexcept {
+void Beginning::make_equipment(bool brings_id) noexcept {
   base::set_thread_name("kolo-equip");
   try {
     const DeviceGuard guard(device_.index());
@@ -108,8 +91,7 @@ void CudaBackend::make_equipment(bool brings_id) noexcept {
   options_.ring();
 }
 
-/// A rank may have joined before it has had a tensor on a device. What it lacks is said where the set's ranks meet.
-void CudaBackend::choose_if_absent(bool is_absent) {
+void Beginning::choose_if_absent(bool is_absent) {
   no_device_ = Status();
   if (!is_absent) return;
   try {
@@ -119,7 +101,7 @@ void CudaBackend::choose_if_absent(bool is_absent) {
   }
 }
 
-bool CudaBackend::equip(bool brings_id) {
+bool Beginning::equip(bool brings_id) {
   if (!no_device_.ok()) {
     mine_ = Word();
     mine_.problem = no_device_.message();
@@ -140,14 +122,10 @@ bool CudaBackend::equip(bool brings_id) {
   return true;
 }
 
-/// Brings the set of the first batch that is not planned further on its way, as soon as that batch is the first of all:
-/// then nothing of ours is on the device.
-bool CudaBackend::make_ready(OpenJob& open) {
-  SetOnDevice& set = *open.set;
-  if (jobs_.front().get() != &open) return false;
+bool Beginning::move_on(SetOnDevice& set) {
   switch (set.stage) {
   case SetOnDevice::Stage::unused:
-    if (state_ != State::equipped) return equip(!options_.staged && set.is.rank == 0);
+    if (!has_tried()) return equip(!options_.staged && set.is.rank == 0);
     set.make_plane();
     set.exchange->start(encode(word_for(set)));
     set.stage = SetOnDevice::Stage::meeting;
@@ -173,20 +151,15 @@ bool CudaBackend::make_ready(OpenJob& open) {
     set.link = nullptr;
     --counters_.communicators;
     set.stage = SetOnDevice::Stage::failed;
-    let_go_of_equipment();
     return true;
   case SetOnDevice::Stage::failed:
-    open.job->status = set.failure;
-    open.planned = true;
-    open.over = true;
-    return true;
   case SetOnDevice::Stage::ready:
     break;
   }
   KOLO_UNREACHABLE();
 }
 
-Word CudaBackend::word_for(const SetOnDevice& set) {
+Word Beginning::word_for(const SetOnDevice& set) {
   Word word = mine_;
   mine_.id.clear();  // it names one communicator
   if (options_.staged || set.is.rank != 0 || !word.id.empty() || !word.problem.empty()) return word;
@@ -198,13 +171,12 @@ Word CudaBackend::word_for(const SetOnDevice& set) {
   return word;
 }
 
-void CudaBackend::meet(SetOnDevice& set) {
+void Beginning::meet(SetOnDevice& set) {
   std::vector<Word> said;
   for (const std::string& one : set.exchange->take()) said.push_back(decode(one));
   set.failure = judge(set, said, options_.share_device);
   if (!set.failure.ok()) {
     set.stage = SetOnDevice::Stage::failed;
-    let_go_of_equipment();
   } else if (options_.staged) {
     set.stage = SetOnDevice::Stage::ready;
   } else {
@@ -215,7 +187,7 @@ void CudaBackend::meet(SetOnDevice& set) {
 }
 
 /// A set whose ranks have not all connected is as one whose devices cannot be used.
-void CudaBackend::confirm(SetOnDevice& set) {
+void Beginning::confirm(SetOnDevice& set) {
   const std::vector<std::string> said = set.exchange->take();
   // Rather one that knows why than one that has waited for it.
   const auto failed = std::min_element(said.begin(), said.end(), [](const std::string& a, const std::string& b) {
@@ -232,22 +204,15 @@ void CudaBackend::confirm(SetOnDevice& set) {
   set.stage = SetOnDevice::Stage::dropping;
 }
 
-/// Unless a set or a message uses it. The next one that asks for it tries again.
-void CudaBackend::let_go_of_equipment() noexcept {
-  const bool used = std::any_of(sets_.begin(), sets_.end(),
-                                [](const auto& set) { return set.second->stage == SetOnDevice::Stage::ready; });
-  if (used || copies_->is_busy()) return;
+void Beginning::let_go() noexcept {
   equipment_.reset();
-  counters_.slot_bytes = 0;
   state_ = State::unused;
 }
 
-bool CudaBackend::end_set(OpenJob& open) {
-  if (jobs_.front().get() != &open || !equipment_->nccl->end(*open.set->link)) return false;
-  --counters_.communicators;
-  open.planned = true;
-  open.over = true;
-  return true;
+void Beginning::wait() noexcept {
+  if (!equipping_.joinable()) return;
+  equipping_.join();
+  state_ = State::equipped;
 }
 
 }  // namespace kolo::cuda

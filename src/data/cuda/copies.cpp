@@ -51,9 +51,10 @@ bool CudaBackend::Copies::is_under_way(const DeviceCopy& copy) const noexcept {
 
 bool CudaBackend::Copies::progress(std::vector<DeviceCopy*>& news) {
   if (!is_busy()) return false;
-  if (backend_.state_ != State::equipped || !backend_.equipment_) return make_ready(news);
+  Equipment* const equipment = backend_.beginning_.equipment();
+  if (equipment == nullptr) return make_ready(news);
   const TurnOfDriver turn(&backend_);
-  CopyEquipment& with = backend_.equipment_->messages;
+  CopyEquipment& with = equipment->messages;
   const DeviceGuard guard(backend_.device_.index());
   begin_fresh(with);
   bool moved = collect(to_host_, news);
@@ -64,12 +65,12 @@ bool CudaBackend::Copies::progress(std::vector<DeviceCopy*>& news) {
 
 /// The rank has no equipment yet: it gets it, or all copies fail.
 bool CudaBackend::Copies::make_ready(std::vector<DeviceCopy*>& news) {
-  if (backend_.state_ != State::equipped) {
+  if (!backend_.beginning_.has_tried()) {
     const bool is_first = !backend_.options_.staged && backend_.sets_.at(core::kGlobalSet)->is.rank == 0;
-    return backend_.equip(is_first);
+    return backend_.beginning_.equip(is_first);
   }
   for (DeviceCopy* copy : std::exchange(fresh_, {})) {
-    const Word& word = backend_.mine_;
+    const Word& word = backend_.beginning_.word();
     copy->status = Status(word.lacks_memory ? ErrorCode::out_of_memory : ErrorCode::unsupported,
                           "this rank cannot use its GPU: " + word.problem);
     copy->over = true;

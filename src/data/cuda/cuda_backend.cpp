@@ -95,16 +95,73 @@ std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool s
 CudaBackend::CudaBackend(CudaBackendOptions options, data::DeviceSet world)
     : options_(std::move(options)), world_size_(world.size),
       memory_(std::make_shared<MemoryLimit>(options_.memory_limit)),
-      device_(options_.machine_rank, options_.share_device), copies_(std::make_unique<Copies>(*this)) {
+      device_(options_.machine_rank, options_.share_device),
+      beginning_(options_, world_size_, memory_, device_, counters_), copies_(std::make_unique<Copies>(*this)) {
   add_set(std::move(world));
 }
 
 CudaBackend::~CudaBackend() { close(); }
 
+// ---------------------------------------------------------------- sets
+
+void CudaBackend::add_set(data::DeviceSet set) {
+  const core::SetId number = set.number;
+  sets_.emplace(number, std::make_shared<SetOnDevice>(std::move(set)));
+}
+
+bool CudaBackend::remove_set(data::Job& end) {
+  const auto found = sets_.find(end.set);
+  KOLO_CHECK(found != sets_.end()) << "process set " << end.set;
+  const std::shared_ptr<SetOnDevice> set = std::move(found->second);
+  sets_.erase(found);
+  set->exchange.reset();
+  set->plane.reset();
+  if (set->link == nullptr) return false;
+  auto open = std::make_unique<OpenJob>();
+  open->job = &end;
+  open->set = set;
+  open->ends_set = true;
+  jobs_.push_back(std::move(open));
+  return true;
+}
+
+/// Brings the set of the first batch that is not planned further on its way, as soon as that batch is the first of all:
+/// then nothing of ours is on the device.
+bool CudaBackend::make_ready(OpenJob& open) {
+  if (jobs_.front().get() != &open) return false;
+  SetOnDevice& set = *open.set;
+  if (set.stage == SetOnDevice::Stage::failed) {
+    open.job->status = set.failure;
+    open.planned = true;
+    open.over = true;
+    return true;
+  }
+  const bool moved = beginning_.move_on(set);
+  if (set.stage == SetOnDevice::Stage::failed) let_go_of_equipment();
+  return moved;
+}
+
+/// Unless a set or a message uses it. The next one that asks for it tries again.
+void CudaBackend::let_go_of_equipment() noexcept {
+  const bool used = std::any_of(sets_.begin(), sets_.end(),
+                                [](const auto& set) { return set.second->stage == SetOnDevice::Stage::ready; });
+  if (used || copies_->is_busy()) return;
+  beginning_.let_go();
+  counters_.slot_bytes = 0;
+}
+
+bool CudaBackend::end_set(OpenJob& open) {
+  if (jobs_.front().get() != &open || !beginning_.equipment()->nccl->end(*open.set->link)) return false;
+  --counters_.communicators;
+  open.planned = true;
+  open.over = true;
+  return true;
+}
+
 // ---------------------------------------------------------------- the pipeline
 
 void CudaBackend::start(data::Job& job) {
-  choose_if_absent(job.is_absent);
+  beginning_.choose_if_absent(job.is_absent);
   auto open = std::make_unique<OpenJob>();
   open->job = &job;
   open->set = sets_.at(job.set);
@@ -137,14 +194,14 @@ data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   const TurnOfDriver turn(this);
   bool moved = move_planes();
   std::optional<DeviceGuard> guard;
-  if (no_device_.ok()) guard.emplace(device_.index());
+  if (beginning_.has_device()) guard.emplace(device_.index());
   moved |= serve_regions();
   moved |= plan_one();
   moved |= pack_one();  // one step passes through all of it, where nothing has to be waited for
   moved |= carry_one();
   moved |= unpack_one();
   moved |= finish_one(finished);
-  if (!moved && state_ == State::equipped && equipment_) equipment_->carrier->look();
+  if (Equipment* const with = beginning_.equipment(); !moved && with != nullptr) with->carrier->look();
   if (moved) moved_at_ = base::now();
   return moved ? data::Progress::advanced : data::Progress::waiting;
 }
@@ -156,23 +213,14 @@ bool CudaBackend::serve_regions() {
   if (!regions_.are_asked() || first.set->stage != SetOnDevice::Stage::ready || first.ends_set) return false;
   const bool idle = std::all_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->packed_steps == 0; });
   if (!idle) return false;
+  const Equipment& with = *beginning_.equipment();
   const std::vector<std::shared_ptr<Region>> asked = regions_.take_asked();
   for (const std::shared_ptr<Region>& region : asked) {
-    region->allocate(!options_.staged, equipment_->unpack.raw());
-    if (region->is_there()) equipment_->carrier->adopt(*region);
+    region->allocate(!options_.staged, with.unpack.raw());
+    if (region->is_there()) with.carrier->adopt(*region);
   }
-  equipment_->unpack.synchronize();  // not every batch ends behind this stream
+  with.unpack.synchronize();  // not every batch ends behind this stream
   return !asked.empty();
-}
-
-/// The arenas that are gone, when no batch is open that might lie there. Freeing one waits for the device, which may be
-/// busy for the program for as long as that likes.
-void CudaBackend::let_go_of_regions() {
-  for (std::shared_ptr<Region>& region : regions_.take_released()) {
-    if (equipment_) equipment_->carrier->forget(*region);
-    if (!freeing_) freeing_ = std::make_unique<Worker>("kolo-free", device_.index());
-    freeing_->run([held = std::move(region)]() mutable { held.reset(); });
-  }
 }
 
 bool CudaBackend::plan_one() {
@@ -296,7 +344,7 @@ bool CudaBackend::pack_one() {
   if (next == jobs_.end() || !(*next)->planned) return false;
   OpenJob& open = **next;
   if (open.packed_steps == 0 && regions_.are_asked()) return false;
-  Equipment& with = *equipment_;
+  Equipment& with = *beginning_.equipment();
   const Step& step = open.steps[open.packed_steps];
   Flight flight;
   flight.open = &open;
@@ -341,7 +389,7 @@ bool CudaBackend::pack_one() {
 
 /// What is given to that stream comes before the rest of all steps that are not through, so there must be none.
 bool CudaBackend::is_next_on_carriers_stream(const Load& load) {
-  return flights_.empty() && equipment_->carrier->may_carry(load);
+  return flights_.empty() && beginning_.equipment()->carrier->may_carry(load);
 }
 
 /// All ranks of the set use the same one for a step: NCCL reaches into it. False while another step has it.
@@ -353,7 +401,7 @@ bool CudaBackend::choose_slot(Load& load) const {
 
 /// The stream is held back behind the last use of the slot, unless that was on this stream, too.
 void CudaBackend::take_slot(Load& load, const OwnStream& on) {
-  Equipment& with = *equipment_;
+  Equipment& with = *beginning_.equipment();
   ++load.set->slots_taken;
   load.memory = with.carrier->slot(load.slot);
   const OwnStream* const last = std::exchange(with.slot_users[load.slot], load.alone ? &on : &with.unpack);
@@ -367,16 +415,16 @@ bool CudaBackend::carry_one() {
   if (next == flights_.end()) return false;
   // What follows the step before on the carrier's stream comes first.
   if (next != flights_.begin() && !options_.staged) return false;
-  if (!equipment_->carrier->may_carry(next->load)) return false;
+  if (!beginning_.equipment()->carrier->may_carry(next->load)) return false;
   const ProfilerRange range("carry", next->open->job->label);
-  equipment_->carrier->carry(next->load);
+  beginning_.equipment()->carrier->carry(next->load);
   next->under_way = true;
   return true;
 }
 
 bool CudaBackend::unpack_one() {
   if (flights_.empty() || !flights_.front().under_way) return false;
-  Equipment& with = *equipment_;
+  Equipment& with = *beginning_.equipment();
   const Flight flight = flights_.front();
   if (!with.carrier->carried(flight.load)) return false;
   const bool alone = flight.load.alone;
@@ -406,7 +454,7 @@ void CudaBackend::ring_at_end(const data::Job& job) {
   const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& open) { return open->job == &job; });
   if (found == jobs_.end() || !(*found)->end) return;
   const DeviceGuard guard(device_.index());
-  equipment_->bell.ring_behind((*found)->end->event());
+  beginning_.equipment()->bell.ring_behind((*found)->end->event());
 }
 
 /// Of each set the oldest batch is looked at.
@@ -417,21 +465,22 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
     return std::exchange(open->set->looked_at, looks_) != looks_ && is_over(*open);
   });
   if (done == jobs_.end()) return false;
-  if ((*done)->job->timeline != 0) note_times(**done);
-  finished.push_back((*done)->job);
-  jobs_.erase(done);
-  if (jobs_.empty()) let_go_of_regions();
-  return true;
-}
-
-/// Of a batch that is over.
-void CudaBackend::note_times(OpenJob& open) {
-  if (!open.stamps.empty()) {
-    const Equipment& with = *equipment_;
-    open.job->spans =
-        times_.read(open.steps, std::move(open.stamps), {with.pack.raw(), with.unpack.raw(), options_.staged});
+  OpenJob& open = **done;
+  if (open.job->timeline != 0) {
+    if (!open.stamps.empty()) {
+      const Equipment& with = *beginning_.equipment();
+      open.job->spans =
+          times_.read(open.steps, std::move(open.stamps), {with.pack.raw(), with.unpack.raw(), options_.staged});
+    }
+    open.job->untimed = times_.take_failure();
   }
-  open.job->untimed = times_.take_failure();
+  finished.push_back(open.job);
+  jobs_.erase(done);
+  if (jobs_.empty()) {  // else one might lie in an arena that is gone
+    const Equipment* const with = beginning_.equipment();
+    regions_.free_released(with != nullptr ? with->carrier.get() : nullptr, device_.index());
+  }
+  return true;
 }
 
 // ---------------------------------------------------------------- the end
@@ -440,7 +489,7 @@ void CudaBackend::note_times(OpenJob& open) {
 void CudaBackend::run_dry() noexcept {
   try {
     const DeviceGuard guard(device_.index());
-    const Equipment& with = *equipment_;
+    const Equipment& with = *beginning_.equipment();
     for (const OwnStream* stream : {&with.pack, &with.unpack, &with.bell.stream(), &with.messages.to_host,
                                     &with.messages.to_device, &with.messages.bell.stream()}) {
       stream->synchronize();
@@ -454,15 +503,14 @@ void CudaBackend::abort() noexcept {
   for (const auto& [number, set] : sets_) {
     if (set->plane) set->plane->abort();
   }
-  if (state_ != State::equipping &&
-      equipment_) {  // else nothing is on the device; `close` waits for what is being made
+  if (Equipment* const with = beginning_.equipment()) {  // else nothing is on the device
     std::optional<DeviceGuard> guard;
     try {
       guard.emplace(device_.index());
     } catch (const Error&) {
       // The device has failed: there is nothing that a guard would help against.
     }
-    equipment_->carrier->abort();
+    with->carrier->abort();
     run_dry();
   }
   flights_.clear();
@@ -471,21 +519,19 @@ void CudaBackend::abort() noexcept {
 }
 
 void CudaBackend::close() noexcept {
-  if (state_ == State::closed) return;
-  if (equipping_.joinable()) equipping_.join();
-  if (equipment_) {
+  if (std::exchange(closed_, true)) return;
+  beginning_.wait();
+  if (Equipment* const with = beginning_.equipment()) {
     run_dry();
     try {
       const DeviceGuard guard(device_.index());
-      if (!equipment_->carrier->leave()) equipment_->carrier->abort();
-      equipment_.reset();
+      if (!with->carrier->leave()) with->carrier->abort();
+      beginning_.let_go();
     } catch (const Error&) {
-      equipment_->carrier->abort();
-      equipment_.reset();
+      with->carrier->abort();
+      beginning_.let_go();
     }
   }
-  state_ = State::closed;
-  freeing_.reset();
   regions_.clear();
 }
 

@@ -68,17 +68,16 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "data/cuda/beginning.hpp"
 #include "data/cuda/carrier.hpp"
 #include "data/cuda/chosen_device.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/device_times.hpp"
 #include "data/cuda/events.hpp"
 #include "data/cuda/known_regions.hpp"
-#include "data/cuda/meeting.hpp"
 #include "data/cuda/memory_limit.hpp"
 #include "data/cuda/nvtx.hpp"
 #include "data/cuda/region.hpp"
@@ -86,7 +85,6 @@
 #include "data/cuda/steps.hpp"
 #include "data/cuda/tables.hpp"
 #include "data/cuda/tenants.hpp"
-#include "data/cuda/worker.hpp"
 #include "data/device.hpp"
 
 namespace kolo::cuda {
@@ -186,25 +184,16 @@ class CudaBackend final : public data::DeviceBackend {
  private:
   struct OpenJob;
   struct Flight;
-  class Equipment;
   class Copies;
 
-  // The beginning, and the end of a set; each true when something moved.
-  enum class State : std::uint8_t { unused, equipping, equipped, closed };
-  void choose_if_absent(bool is_absent);
+  // The beginning and the end of a set; each true when something moved.
   bool make_ready(OpenJob& open);
-  bool equip(bool brings_id);
-  void make_equipment(bool brings_id) noexcept;
-  [[nodiscard]] Word word_for(const SetOnDevice& set);
-  void meet(SetOnDevice& set);
-  void confirm(SetOnDevice& set);
   void let_go_of_equipment() noexcept;
   bool end_set(OpenJob& open);
 
   // The pipeline; likewise.
   bool move_planes();
   bool serve_regions();
-  void let_go_of_regions();
   bool plan_one();
   [[nodiscard]] StepLimits limits_of(const SetOnDevice& set, const data::Job& job) const noexcept;
   bool plan(OpenJob& open);
@@ -213,7 +202,6 @@ class CudaBackend final : public data::DeviceBackend {
   bool carry_one();
   bool unpack_one();
   bool finish_one(std::vector<data::Job*>& finished);
-  void note_times(OpenJob& open);
   [[nodiscard]] bool is_next_on_carriers_stream(const Load& load);
   [[nodiscard]] bool choose_slot(Load& load) const;
   void take_slot(Load& load, const OwnStream& on);
@@ -230,19 +218,14 @@ class CudaBackend final : public data::DeviceBackend {
   DeviceCounters counters_;  // written by the driver
 
   // -- the driver's
-  State state_ = State::unused;
-  Status no_device_;  // why an absent rank, which has had no tensor on a device before, has none; else ok
+  bool closed_ = false;
   std::map<core::SetId, std::shared_ptr<SetOnDevice>> sets_;
-  std::thread equipping_;  // makes what follows, until equipped_
-  std::unique_ptr<Equipment> equipment_;
-  Word mine_;
-  std::atomic<bool> equipped_{false};
+  Beginning beginning_;
   std::deque<std::unique_ptr<OpenJob>> jobs_;  // of all sets, in the order of the log
   std::deque<Flight> flights_;
   DeviceTimes times_;
   const std::unique_ptr<Copies> copies_;
-  std::uint64_t looks_ = 0;          // for batches that are over
-  std::unique_ptr<Worker> freeing_;  // waits for the device to free arenas
+  std::uint64_t looks_ = 0;  // for batches that are over
   base::Time moved_at_{};
 };
 

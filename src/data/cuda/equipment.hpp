@@ -22,7 +22,7 @@ namespace kolo::cuda {
 inline constexpr std::size_t kChunksPerStep = 4096;
 
 /// Members stand in the reverse of the order in which they may be given back. The driver's; the device is current.
-class CudaBackend::Equipment {
+class Equipment {
  public:
   /// `has_peers`: the world has more than one rank. Throws Error.
   Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit, int device, bool has_peers);

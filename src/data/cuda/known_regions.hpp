@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "base/mutex.hpp"
+#include "data/cuda/carrier.hpp"
 #include "data/cuda/region.hpp"
+#include "data/cuda/worker.hpp"
 
 namespace kolo::cuda {
 
@@ -63,19 +65,18 @@ class KnownRegions {
     }
     return asked;
   }
-  /// Those that are given back, which are forgotten here.
-  [[nodiscard]] std::vector<std::shared_ptr<Region>> take_released() {
-    std::vector<std::shared_ptr<Region>> released;
-    if (!released_.load()) return released;
-    const base::MutexLock lock(mutex_);
-    released_.store(false);
-    const auto kept =
-        std::stable_partition(regions_.begin(), regions_.end(), [](const Known& known) { return !known.released; });
-    for (auto known = kept; known != regions_.end(); ++known) released.push_back(std::move(known->region));
-    regions_.erase(kept, regions_.end());
-    return released;
+  /// Those that are given back; `carrier` (null: there is none) forgets them. No batch is open that might lie there.
+  /// Freeing one waits for the device, which may be busy for the program for as long as that likes, so a thread does
+  /// it.
+  void free_released(Carrier* carrier, int device) {
+    for (std::shared_ptr<Region>& region : take_released()) {
+      if (carrier != nullptr) carrier->forget(*region);
+      if (!freeing_) freeing_ = std::make_unique<Worker>("kolo-free", device);
+      freeing_->run([held = std::move(region)]() mutable { held.reset(); });
+    }
   }
   void clear() {
+    freeing_.reset();
     std::vector<Known> regions;  // whose memory may go with them, without the lock
     const base::MutexLock lock(mutex_);
     regions.swap(regions_);
@@ -88,10 +89,24 @@ class KnownRegions {
     bool released = false;
   };
 
+  /// They are forgotten here.
+  [[nodiscard]] std::vector<std::shared_ptr<Region>> take_released() {
+    std::vector<std::shared_ptr<Region>> released;
+    if (!released_.load()) return released;
+    const base::MutexLock lock(mutex_);
+    released_.store(false);
+    const auto kept =
+        std::stable_partition(regions_.begin(), regions_.end(), [](const Known& known) { return !known.released; });
+    for (auto known = kept; known != regions_.end(); ++known) released.push_back(std::move(known->region));
+    regions_.erase(kept, regions_.end());
+    return released;
+  }
+
   mutable base::Mutex mutex_;
   std::vector<Known> regions_ KOLO_GUARDED_BY(mutex_);
   std::atomic<bool> asked_{false};
   std::atomic<bool> released_{false};
+  std::unique_ptr<Worker> freeing_;  // the driver's: waits for the device
 };
 
 }  // namespace kolo::cuda
