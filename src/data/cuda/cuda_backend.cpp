@@ -351,7 +351,9 @@ bool CudaBackend::pack_one() {
   flight.load.set = open.set.get();
   flight.load.step = &step;
   flight.load.alone = open.alone;
-  if (open.alone && !is_next_on_carriers_stream(flight.load)) return false;
+  // What is given to the carrier's stream comes before the rest of all steps that are not through, so there must be
+  // none.
+  if (open.alone && !(flights_.empty() && with.carrier->may_carry(flight.load))) return false;
   const bool has_slot = !open.alone || step.slot_bytes > 0;
   if (has_slot && !choose_slot(flight.load)) return false;
   const OwnStream& on = open.alone ? *with.carrier->stream(flight.load) : with.pack;
@@ -385,11 +387,6 @@ bool CudaBackend::pack_one() {
   counters_.count(step);
   flights_.push_back(flight);
   return true;
-}
-
-/// What is given to that stream comes before the rest of all steps that are not through, so there must be none.
-bool CudaBackend::is_next_on_carriers_stream(const Load& load) {
-  return flights_.empty() && beginning_.equipment()->carrier->may_carry(load);
 }
 
 /// All ranks of the set use the same one for a step: NCCL reaches into it. False while another step has it.

@@ -202,7 +202,6 @@ class CudaBackend final : public data::DeviceBackend {
   bool carry_one();
   bool unpack_one();
   bool finish_one(std::vector<data::Job*>& finished);
-  [[nodiscard]] bool is_next_on_carriers_stream(const Load& load);
   [[nodiscard]] bool choose_slot(Load& load) const;
   void take_slot(Load& load, const OwnStream& on);
   void enqueue_end(OpenJob& open, const OwnStream& last);
