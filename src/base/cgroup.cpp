@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "base/text.hpp"
@@ -11,10 +10,14 @@
 namespace kolo::base {
 namespace {
 
+/// Nothing: it is not there, or cannot be read. (A group may go while it is read; a name may lead to a folder.)
 std::optional<std::string> read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
+  std::string text;
   if (!stream) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+  std::getline(stream, text, '\0');
+  if (stream.bad()) return std::nullopt;
+  return text;
 }
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -22,7 +21,8 @@ struct Stat {
 /// Nothing: there is no such process.
 std::optional<Stat> stat_of(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::getline(file, text, '\0');                // leaves it empty where the process ends meanwhile, and throws nothing
   const std::size_t name_end = text.rfind(')');  // the name may contain anything
   if (name_end == std::string::npos) return std::nullopt;
   const std::vector<std::string> fields = base::words(text.substr(name_end + 1));

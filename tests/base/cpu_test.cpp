@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -105,6 +106,17 @@ TEST_F(CgroupTree, InAContainerThePathMayLieOutside) {
   put("cpu.max", "250000 100000\n");
   EXPECT_EQ(cgroup_cpu_quota("0::/system/docker-1234\n", root_), 2.5);
   EXPECT_EQ(cgroup_cpu_quota("0::/../../other\n", root_), 2.5);
+}
+
+TEST_F(CgroupTree, WhatCannotBeReadIsNoQuota) {
+  fs::create_directories(root_ / "job" / "cpu.max");
+  EXPECT_EQ(cgroup_cpu_quota("0::/job\n", root_), std::nullopt);
+  fs::create_directory(root_ / "cpu.max");
+  put("job/cpu.cfs_quota_us", "300000\n");
+  put("job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cgroup_cpu_quota("0::/job\n", root_), 3.0);
+  using namespace std::string_view_literals;
+  EXPECT_EQ(cgroup_cpu_quota("0::/\0/cpu\n"sv, root_), std::nullopt);  // ends a name of the system's: a folder
 }
 
 TEST_F(CgroupTree, VersionOneByItsControllers) {
