@@ -308,6 +308,7 @@ class HearingParticipant {
       asked_.erase(forgotten->slot);
       joins_.erase(forgotten->slot);
     }
+    if (const auto* join = std::get_if<JoinDone>(&action)) calls_[join->set] = std::max(calls_[join->set], join->calls);
     if (const auto* made = std::get_if<SetMade>(&action)) sets_.insert(made->set);
     if (const auto* gone = std::get_if<SetGone>(&action)) sets_.erase(gone->set);
   }
