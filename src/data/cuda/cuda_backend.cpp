@@ -141,11 +141,13 @@ bool CudaBackend::make_ready(OpenJob& open) {
   return moved;
 }
 
-/// Unless a set or a message uses it. The next one that asks for it tries again.
+/// Unless a set uses it, or one that was dropped has yet to end its communicator, or a message uses it. The next one
+/// that asks for it tries again.
 void CudaBackend::let_go_of_equipment() noexcept {
   const bool used = std::any_of(sets_.begin(), sets_.end(),
                                 [](const auto& set) { return set.second->stage == SetOnDevice::Stage::ready; });
-  if (used || copies_->is_busy()) return;
+  const bool ends = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->ends_set; });
+  if (used || ends || copies_->is_busy()) return;
   beginning_.let_go();
   counters_.slot_bytes = 0;
 }

@@ -458,6 +458,38 @@ TEST_F(Groups, OfRanksThatShareADeviceAreRefusedAndOthersWork) {
       options());
 }
 
+/// Rank 0 gives its equipment back when a group fails, but not while another group's communicator is still to be ended.
+TEST_F(Groups, OneFailsWhileAnotherEnds) {
+  emulated::Config config;
+  config.devices = 2;
+  emulated::reset(config);
+  run_local(
+      3,
+      [&] {
+        ok(cudaSetDevice(rank() / 2));
+        const RankStream stream;
+        const DeviceTensor x(DType::int32, kElements, stream);
+        for (int round = 0; round < 10; ++round) {
+          std::vector<Group> groups = groups_of({{0, 1}, {0, 2}});
+          if (rank() != 1) {
+            x.write(all_of(rank()));
+            Handle handle = allreduce_async(groups.back(), "x", x.view(), ReduceOp::sum);
+            follow(handle, stream);
+            EXPECT_EQ(x.read(), all_of(2));
+            handle.wait();
+          }
+          barrier();
+          Handle fails;
+          if (rank() < 2) fails = allreduce_async(groups.front(), "x", x.view());
+          if (rank() != 1) groups.pop_back();
+          if (fails.valid()) refused([&] { fails.wait(); }, ErrorCode::unsupported);
+          stream.synchronize();
+          barrier();
+        }
+      },
+      options());
+}
+
 TEST_F(Groups, OfARankWithoutMemoryAreRefusedAndOthersWork) {
   for (const char* backend : {"nccl", "staged"}) {
     emulated::reset(machine());
