@@ -2,11 +2,12 @@
 # How tests are built and registered. One ctest entry an executable, or a few for a part of its cases each;
 # scripts/test counts the cases inside.
 #
-# How much of the machine a test takes is its property PROCESSORS, in halves of a CPU: scripts/test lets ctest run tests
-# of two halves for each CPU, and of four in the release build, whose tests wait most. A test that computes takes 2, one
-# that waits most or much of its time 1, an mpirun job half of its ranks, one that must be alone all of them. COST is set where a test is so long that it must begin early: about its seconds on 2 CPUs. ctest
-# remembers those of the others. There are no time limits: what hangs ends after ctest's own 25 minutes, which a busy
-# machine does not reach.
+# How much of the machine a test takes is its property PROCESSORS, in halves of a CPU: scripts/test lets ctest run
+# tests of two halves for each CPU, and of four in the release build, whose tests wait most. A test that computes
+# takes 2, one that waits most or much of its time 1, an mpirun job half of its ranks, one that must be alone all of
+# them. COST is set where a test is so long that it must begin early: about its seconds on 2 CPUs. ctest remembers
+# those of the others. There are no time limits: what hangs ends after ctest's own 25 minutes, which a busy machine
+# does not reach.
 
 # Names differ between build trees, whose tests scripts/test runs together: in a sanitizer's they begin with its name.
 set(KOLO_TEST_PREFIX "")

@@ -32,17 +32,19 @@ class Beginning {
   Beginning(const Beginning&) = delete;
   Beginning& operator=(const Beginning&) = delete;
 
-  /// A rank may have joined before it has had a tensor on a device. What it lacks is said where the set's ranks meet.
+  /// A rank may have joined before it has had a tensor on a device: then one is chosen for it. Where there is none, the
+  /// set's ranks hear why when they meet.
   void choose_if_absent(bool is_absent);
   [[nodiscard]] bool has_device() const noexcept { return no_device_.ok(); }
 
   /// Goes on with the equipment; true when something moved. `brings_id`: this rank is the first of the set that needs
   /// it, and makes the id of its communicator.
   bool equip(bool brings_id);
+  /// Whether the attempt is over; it may have failed.
   [[nodiscard]] bool has_tried() const noexcept { return state_ == State::equipped; }
   /// Null: there is none, or it is being made.
   [[nodiscard]] Equipment* equipment() const noexcept { return has_tried() ? equipment_.get() : nullptr; }
-  /// What this rank says of its device, or why it has no equipment, once it has tried.
+  /// What this rank tells the others: which device it has, or why it has no equipment. Valid when has_tried().
   [[nodiscard]] const Word& word() const noexcept { return mine_; }
 
   /// Brings a set that is neither ready nor has failed further on its way, while nothing of ours is on the device; true

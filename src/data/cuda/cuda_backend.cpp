@@ -353,8 +353,7 @@ bool CudaBackend::pack_one() {
   flight.load.set = open.set.get();
   flight.load.step = &step;
   flight.load.alone = open.alone;
-  // What is given to the carrier's stream comes before the rest of all steps that are not through, so there must be
-  // none.
+  // The carrier's stream runs work in the order in which it is given. Earlier steps must have given all of theirs.
   if (open.alone && !(flights_.empty() && with.carrier->may_carry(flight.load))) return false;
   const bool has_slot = !open.alone || step.slot_bytes > 0;
   if (has_slot && !choose_slot(flight.load)) return false;
