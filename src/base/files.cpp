@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/files.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include <kolo/error.hpp>
+
+#include "base/quote.hpp"
+
+namespace kolo::base {
+namespace {
+
+// write(2) and read(2) take at most 2 GiB less a page.
+constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw Error(ErrorCode::io, escaped(path) + ": " + what);
+}
+
+[[noreturn]] void fail(const std::string& path, const char* call, int error) {
+  fail(path, std::string(call) + ": " + std::generic_category().message(error));
+}
+
+const char* kind_of(mode_t mode) noexcept {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISLNK(mode)) return "a symbolic link";
+  return "a device";
+}
+
+int open_at(const std::string& path, int flags, mode_t mode = 0) noexcept {
+  int fd = -1;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+/// Its status. Throws unless it is a regular file.
+struct stat regular(const std::string& path, const UniqueFd& file) {
+  struct stat about {};
+  if (::fstat(file.get(), &about) != 0) fail(path, "fstat", errno);
+  if (!S_ISREG(about.st_mode)) fail(path, std::string("is ") + kind_of(about.st_mode) + ", no regular file");
+  return about;
+}
+
+/// How many bytes there were, up to `bytes`; less at the file's end. -1: errno says why not.
+ssize_t read_up_to(int fd, void* to, std::size_t bytes) noexcept {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = ::read(fd, static_cast<char*>(to) + done, std::min(bytes - done, kMostAtOnce));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+/// While it lives, a write beyond the limit of a file's size gives this thread an error and no signal.
+class NoSizeSignal {
+ public:
+  NoSizeSignal() noexcept {
+    ::sigemptyset(&signal_);
+    ::sigaddset(&signal_, SIGXFSZ);
+    sigset_t pending;
+    was_pending_ = ::sigpending(&pending) == 0 && ::sigismember(&pending, SIGXFSZ) == 1;
+    is_blocked_ = ::pthread_sigmask(SIG_BLOCK, &signal_, &before_) == 0;
+  }
+  ~NoSizeSignal() {
+    if (!is_blocked_) return;
+    constexpr timespec kAtOnce{};
+    while (!was_pending_ && ::sigtimedwait(&signal_, nullptr, &kAtOnce) < 0 && errno == EINTR) {
+    }
+    static_cast<void>(::pthread_sigmask(SIG_SETMASK, &before_, nullptr));
+  }
+  NoSizeSignal(const NoSizeSignal&) = delete;
+  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_;
+  sigset_t before_;
+  bool was_pending_ = false;
+  bool is_blocked_ = false;
+};
+
+}  // namespace
+
+std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit, uid_t owner) {
+  const UniqueFd file(open_at(path, O_RDONLY | O_NOFOLLOW));
+  struct stat about {};
+  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != owner)
+    return std::nullopt;
+  const auto size = static_cast<std::size_t>(about.st_size);
+  if (size > limit) return std::nullopt;
+  std::vector<std::byte> content(size);
+  const ssize_t got = read_up_to(file.get(), content.data(), content.size());
+  if (got < 0) return std::nullopt;
+  content.resize(static_cast<std::size_t>(got));
+  return content;
+}
+
+std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit) {
+  return read_found(path, limit, ::geteuid());
+}
+
+NamedFile open_named(const std::string& path) {
+  UniqueFd file(open_at(path, O_RDONLY));
+  if (!file) fail(path, "open", errno);
+  const std::int64_t bytes = regular(path, file).st_size;
+  return {std::move(file), bytes};
+}
+
+std::string read_named(const std::string& path, std::size_t limit) {
+  const NamedFile file = open_named(path);
+  const auto bytes = static_cast<std::size_t>(file.bytes);
+  if (bytes > limit) {
+    fail(path, "has " + std::to_string(bytes) + " bytes; at most " + std::to_string(limit) + " are expected");
+  }
+  std::string content(bytes, '\0');
+  const ssize_t got = read_up_to(file.fd.get(), content.data(), content.size());
+  if (got < 0) fail(path, "read", errno);
+  if (static_cast<std::size_t>(got) < bytes) fail(path, "is cut off at byte " + std::to_string(got));
+  return content;
+}
+
+UniqueFd open_to_write(const std::string& path, Start start) {
+  // O_TRUNC would empty what is then refused, and a FIFO without a reader would say ENXIO.
+  UniqueFd file(open_at(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0666));
+  if (!file) {
+    const int error = errno;
+    struct stat about {};
+    if (::lstat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
+      fail(path, std::string("is ") + kind_of(about.st_mode) + ", no regular file");
+    }
+    fail(path, "open", error);
+  }
+  const struct stat about = regular(path, file);
+  if (start == Start::empty && about.st_size > 0 && ::ftruncate(file.get(), 0) != 0) fail(path, "ftruncate", errno);
+  return file;
+}
+
+UniqueFd create_file(const std::string& path, mode_t mode) {
+  UniqueFd file(open_at(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
+  if (!file) fail(path, "open", errno);
+  return file;
+}
+
+void replace_file(const std::string& path, std::string_view content) {
+  struct stat about {};
+  if (::lstat(path.c_str(), &about) == 0) {
+    if (!S_ISREG(about.st_mode)) fail(path, std::string("is ") + kind_of(about.st_mode) + ", no regular file");
+  } else if (errno != ENOENT) {
+    fail(path, "lstat", errno);
+  }
+  // What others have put under such a name stays there: the next number is taken.
+  constexpr int kAttempts = 100;
+  UniqueFd file;
+  std::string beside;
+  for (int number = 0; !file; ++number) {
+    beside = path + "." + std::to_string(::getpid()) + "." + std::to_string(number) + ".new";
+    file.reset(open_at(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
+    if (!file && (errno != EEXIST || number == kAttempts)) fail(beside, "open", errno);
+  }
+  const char* call = "write";
+  int error = write_all(file.get(), content);
+  if (error == 0 && ::close(file.release()) != 0) {  // some file systems tell only here that the disk is full
+    call = "close";
+    error = errno;
+  }
+  if (error == 0 && ::rename(beside.c_str(), path.c_str()) != 0) {
+    call = "rename";
+    error = errno;
+  }
+  if (error == 0) return;
+  static_cast<void>(::unlink(beside.c_str()));
+  fail(path, call, error);
+}
+
+int write_all(int fd, std::string_view content) noexcept {
+  const NoSizeSignal guard;
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), std::min(content.size(), kMostAtOnce));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+}  // namespace kolo::base

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The three ways in which Kolo opens files, and no other:
+//
+//   found            what Kolo looks for where others may have put something else, as recorders in a shared folder: a
+//                    private copy of a regular file of the right owner, no link, at most so long.
+//   named, to read   what the user names, as checkpoints, configurations, lists of hosts and keys: any owner's, also
+//                    through links, but a regular file, whose size is known before memory is taken for it.
+//   named, to write  what the user names, as timelines, metrics and flight records: a new file, or a regular one that
+//                    is there. Never a device, and never through a link.
+//
+// None of them waits: a FIFO without a peer is refused like any other thing that is no regular file. (What lies under
+// /proc and /sys is read by those who know it.) Errors are `Error` (io): "<path>: <what is wrong>", with the path
+// escaped. All functions may be called from any thread.
+//
+// It needs nothing of `base` but quote.cpp and unique_fd.cpp: libraries beside libkolo compile these three, too.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+
+namespace kolo::base {
+
+/// A copy of a file that was found. Nothing where there is none, where it is no regular file, belongs to another user
+/// than `owner`, is longer than `limit` bytes, or cannot be read. A file that is cut off while it is read gives what
+/// was there. The bytes are aligned as `operator new` aligns.
+[[nodiscard]] std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit, uid_t owner);
+/// The same, of this process's effective user.
+[[nodiscard]] std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit);
+
+/// A file that the user has named, open to be read.
+struct NamedFile {
+  UniqueFd fd;
+  std::int64_t bytes = 0;  ///< when it was opened
+};
+/// Throws Error (io): there is none, or it is no regular file.
+[[nodiscard]] NamedFile open_named(const std::string& path);
+/// All of it. Throws Error (io), also where it is longer than `limit` bytes or is cut off while it is read.
+[[nodiscard]] std::string read_named(const std::string& path, std::size_t limit);
+
+enum class Start { empty, append };
+/// A file that the user has named, open to be written: made with mode 0666 less the umask, or one that is there, which
+/// is emptied (`empty`) or goes on (`append`). Writes go to its end. Throws Error (io).
+[[nodiscard]] UniqueFd open_to_write(const std::string& path, Start start);
+/// A new file. Throws Error (io), also where something has that name, be it a link that leads nowhere.
+[[nodiscard]] UniqueFd create_file(const std::string& path, mode_t mode = 0666);
+/// Gives the file this content. Other processes see the old content or the new one. It is written under a name of its
+/// own beside `path` (`<path>.<process>.<number>.new`), which is gone if this throws Error (io).
+void replace_file(const std::string& path, std::string_view content);
+
+/// Writes all of it. 0, or the error's number; then some of it may be written. Where the file would become longer than
+/// the process's limit (ulimit -f), the error is EFBIG, and no SIGXFSZ ends the process.
+[[nodiscard]] int write_all(int fd, std::string_view content) noexcept;
+
+}  // namespace kolo::base
