@@ -17,6 +17,7 @@ from __future__ import annotations
 import os as _os
 from typing import Any as _Any
 from typing import Optional as _Optional
+from typing import Union as _Union
 
 from kolopy import _groups, _library
 from kolopy._arena import GradientArena
@@ -157,7 +158,7 @@ def devices() -> "list[dict[str, _Any]]":
     return _groups.devices()
 
 
-def start_timeline(path: str) -> None:
+def start_timeline(path: "_Union[str, _os.PathLike[str]]") -> None:
     """Starts a timeline of all ranks in this file, which opens in Perfetto. Every rank calls it, with the same path."""
     context().start_timeline(path)
 

@@ -31,6 +31,7 @@ class GradientArena:
 
     def __init__(self, size: int, *, name: Optional[str] = None, group: Any = None) -> None:
         of, encoded = group_of(group), lib.encoded(name, "the name")
+        size = lib.int64_of(size, "the arena's size")
         if size < 0:
             raise InvalidArgumentError(f"the arena's size is {size} bytes: give 0 or more")
         memory = self._begin(of)
@@ -109,7 +110,8 @@ class GradientArena:
 
 
 def _tensor_like(shape: Union[int, Sequence[int]], dtype: Any) -> "tuple[lib.Tensor, tuple[int, ...]]":
-    extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+    listed: Any = shape if hasattr(shape, "__iter__") else (shape,)
+    extents = tuple(lib.int64_of(extent, "an extent of the shape") for extent in listed)
     if len(extents) > lib.MAX_DIMS:
         raise InvalidArgumentError(f"the shape has {len(extents)} dimensions: give 0 to {lib.MAX_DIMS}")
     tensor = lib.Tensor(None, _tensors.like(dtype), len(extents))

@@ -40,8 +40,8 @@ def _reduction(
     return lib.pack_reduction(
         number,
         _SEND_AS[send_as],
-        float(prescale),
-        float(postscale),
+        lib.float_of(prescale, "the prescale"),
+        lib.float_of(postscale, "the postscale"),
         lib.timeout_of(timeout),
         lib.int32_of(priority, "the priority"),
     )
@@ -57,12 +57,9 @@ def _splits(splits: Optional[Sequence[int]]) -> Any:
     """A C array; None stays none."""
     if splits is None:
         return None
-    try:
-        numbers = [int(n.__index__()) for n in splits]
-    except (AttributeError, TypeError):
-        raise InvalidArgumentError(
-            "the splits are not a sequence of ints: give one number of rows for each rank"
-        ) from None
+    if not hasattr(splits, "__iter__") or not all(hasattr(number, "__index__") for number in splits):
+        raise InvalidArgumentError("the splits are not a sequence of ints: give one number of rows for each rank")
+    numbers = [lib.int64_of(number, "a split") for number in splits]
     return (ctypes.c_int64 * len(numbers))(*numbers)
 
 
@@ -319,6 +316,13 @@ class _Together:
         self.list = (lib.Call * max(len(self.calls), 1))()
         for place, call in zip(self.list, self.calls):
             call._fill(place)
+        writing = [i for i, call in enumerate(self.calls) if call._out is not None]
+        twice = _tensors.overlapping_outputs([self.calls[i]._out for i in writing])  # type: ignore[misc]
+        if twice is not None:
+            raise InvalidArgumentError(
+                f"calls {writing[twice[0]]} and {writing[twice[1]]} of the group write the same memory: give each its "
+                "own"
+            )
 
     def finish(self) -> "list[Any]":
         return [call._finish() for call in self.calls]
@@ -378,6 +382,10 @@ class _Named:
 
 def _grouped_allreduce(begin: Any, tensors: Tensors, options: bytes, name: Optional[str], group: Any) -> Any:
     of, named = group_of(group), _Named(tensors)
+    twice = _tensors.overlapping_outputs(named.views)
+    if twice is not None:
+        one, other = (named.names[i] for i in twice)
+        raise InvalidArgumentError(f"the tensors {one!r} and {other!r} overlap: give each memory of its own")
     arguments = (of.pointer, lib.encoded(name, "the name"), ctypes.addressof(named.list), len(named), options)
     return begin(lib.C.kolo_grouped_allreduce, arguments, Operation(named, named.finish))
 

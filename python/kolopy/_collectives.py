@@ -21,11 +21,12 @@ Those named `_async` start the operation and return its Handle, whose `wait` ret
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, Optional, Sequence
 
 from kolopy import _library as lib
 from kolopy import _tensors
-from kolopy._calls import Call, run, start
+from kolopy._calls import Call, grouped_allreduce, run, start
 from kolopy._errors import InvalidArgumentError
 from kolopy._groups import group_of
 from kolopy._operations import Handle
@@ -44,24 +45,17 @@ def allreduce(
     timeout: Optional[float] = None,
     priority: int = 0,
 ) -> Any:
-    """Reduces element by element over all ranks: in place, or into `out`. Returns the array that was written. A
-    number of Python is reduced by value, and the result returned."""
+    """Reduces element by element over all ranks: in place, or into `out`. Returns the array that was written. Sums of
+    integers wrap, as numpy's do.
+
+    A number of Python or numpy is reduced by value, and the result returned, of the same type. If a sum or a product of
+    integers does not fit the type (64 bits for Python's), all ranks raise InvalidArgumentError. A sum of bools is
+    whether any is true."""
     if isinstance(tensor, _NUMBERS):
-        return _by_value(
-            tensor,
-            out,
-            lambda array: allreduce(
-                array,
-                op,
-                name=name,
-                group=group,
-                send_as=send_as,
-                prescale=prescale,
-                postscale=postscale,
-                timeout=timeout,
-                priority=priority,
-            ),
-        )
+        if out is not None:
+            raise InvalidArgumentError("a number is reduced by value, and has no `out`: use what the call returns")
+        options = {"send_as": send_as, "prescale": prescale, "postscale": postscale}
+        return _by_value(tensor, op, name=name, group=group, timeout=timeout, priority=priority, **options)
     return run(
         Call.allreduce(
             tensor,
@@ -414,19 +408,47 @@ def _for_root(make: Any, tensor: Any, root: int, out: Any, group: Any, **options
 _NUMBERS = (bool, int, float) if _tensors.np is None else (bool, int, float, _tensors.np.generic)
 
 
-def _by_value(number: Any, out: Any, reduce: Any) -> Any:
+def _by_value(number: Any, op: str, **options: Any) -> Any:
     """A number becomes an int64, a float64 or a bool, and the result a number of the same kind."""
-    if out is not None:
-        raise InvalidArgumentError("a number is reduced by value, and has no `out`: use what the call returns")
-    if _tensors.np is not None and isinstance(number, _tensors.np.generic):
-        return reduce(_tensors.np.array(number))[()]
-    kind: Any = ctypes.c_double
-    if isinstance(number, bool):
-        kind = ctypes.c_bool
-    elif isinstance(number, int):
-        if not -(2**63) <= number < 2**63:
-            raise InvalidArgumentError(f"the number {number} does not fit 64 bits: give a float, or an array")
-        kind = ctypes.c_int64
-    place = (kind * 1)(number)
-    reduce(place)
+    of_numpy = _tensors.np is not None and isinstance(number, _tensors.np.generic)
+    is_integer = number.dtype.kind in "iu" if of_numpy else isinstance(number, int) and not isinstance(number, bool)
+    if is_integer and op in ("sum", "product"):
+        return _integer_by_value(number, op, number.dtype if of_numpy else None, options)
+    if of_numpy:
+        return allreduce(_tensors.np.array(number), op, **options)[()]
+    kind: Any = ctypes.c_bool if isinstance(number, bool) else _int64 if is_integer else ctypes.c_double
+    place = (kind * 1)(_checked(number) if is_integer else number)
+    allreduce(place, op, **options)
     return place[0]
+
+
+_int64, _uint64 = ctypes.c_int64, ctypes.c_uint64
+
+
+def _checked(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise InvalidArgumentError(f"the number {number} does not fit 64 bits: give a float, or an array")
+    return number
+
+
+def _integer_by_value(number: Any, op: str, dtype: Any, options: "dict[str, Any]") -> Any:
+    """A sum or a product of 64 bits wraps. Beside it goes that of the floats, which says how often it has."""
+    low, high, name, remedy = -(2**63), 2**63 - 1, "int64", "give a float"
+    if dtype is not None:
+        info, remedy = _tensors.np.iinfo(dtype), "give a wider type, or a float"
+        low, high, name = int(info.min), int(info.max), dtype.name
+    value = int(number)
+    wrapped = (_uint64 if high >= 2**63 else _int64) * 1
+    exact, rounded = wrapped(value if dtype is not None else _checked(value)), (ctypes.c_double * 1)(value)
+    grouped_allreduce([exact, rounded], op, **options)
+    result, about = exact[0], rounded[0]
+    if math.isnan(about):  # an infinite product times 0
+        about = 0.0
+    if math.isfinite(about):
+        result += round((int(about) - result) / 2**64) * 2**64
+    if math.isfinite(about) and low <= result <= high:
+        return result if dtype is None else dtype.type(result)
+    found = str(result) if op == "sum" else f"about {about:.3g}"
+    raise InvalidArgumentError(
+        f"the {op} over all ranks is {found}, and {name} holds {low} to {high}: {remedy}"
+    )

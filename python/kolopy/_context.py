@@ -209,12 +209,12 @@ class Context:
     def abandon(self, reason: Union[str, BaseException]) -> None:
         """Leaves because of an error on this rank: on the other ranks operations fail with UserExceptionError, and
         its text contains `reason`. The context still has to be shut down, which waits for nobody then."""
-        lib.check(lib.C.kolo_abandon(self.pointer, lib.encoded(reason_of(reason), "the reason")))
+        lib.check(lib.C.kolo_abandon(self.pointer, lib.reason_of(reason)))
 
-    def start_timeline(self, path: str) -> None:
+    def start_timeline(self, path: "Union[str, os.PathLike[str]]") -> None:
         """Starts a timeline of all ranks in this file, which opens in Perfetto. Every rank calls it, with the same
         path."""
-        lib.check(lib.C.kolo_start_timeline(self.pointer, lib.encoded(path, "the path")))
+        lib.check(lib.C.kolo_start_timeline(self.pointer, lib.path_of(path, "the path")))
 
     def stop_timeline(self) -> None:
         """Ends this rank's timeline."""
@@ -301,13 +301,6 @@ def abandon(reason: Union[str, BaseException]) -> None:
 def is_initialized() -> bool:
     """Whether calls without a group have a context."""
     return _groups.current.own is not None or _groups.process_world is not None
-
-
-def reason_of(reason: Union[str, BaseException]) -> str:
-    if not isinstance(reason, BaseException):
-        return str(reason)
-    text = str(reason).replace("\0", "")
-    return f"{type(reason).__name__}: {text}" if text else type(reason).__name__
 
 
 def leave(context: Context, error: Optional[BaseException]) -> None:

@@ -145,7 +145,7 @@ def devices() -> "list[dict[str, Any]]":
 def explain_job(directory: Optional[str]) -> "dict[str, Any]":
     """What `kolo-why --json` prints of the job in this directory."""
     place = ctypes.c_void_p()
-    encoded = lib.encoded(directory, "the directory")
+    encoded = None if directory is None else lib.path_of(directory, "the directory")
     lib.check(lib.C.kolo_explain_job(encoded, ctypes.byref(place)))
     report: "dict[str, Any]" = json.loads(_results.Owner(place).bytes(0))
     return report

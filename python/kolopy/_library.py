@@ -273,14 +273,43 @@ def encoded(text: Optional[str], what: str) -> Optional[bytes]:
         raise _errors.InvalidArgumentError(f"{what} is of type {type(text).__name__}: give a str, or None")
     if "\0" in text:
         raise _errors.InvalidArgumentError(f"{what} contains a zero character: leave it out")
-    return text.encode()
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half of a pair of UTF-16
+        raise _errors.InvalidArgumentError(f"{what} is {text!r}, which UTF-8 has no bytes for") from None
+
+
+def reason_of(reason: Union[str, BaseException]) -> bytes:
+    """A reason for the other ranks. It has to reach them, whatever is in it."""
+    text = str(reason).replace("\0", "")
+    if isinstance(reason, BaseException):
+        kind = type(reason).__name__
+        text = f"{kind}: {text}" if text else kind
+    return text.encode(errors="backslashreplace")
+
+
+def path_of(path: "Union[str, os.PathLike[str]]", what: str) -> bytes:
+    try:
+        name = os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        raise _errors.InvalidArgumentError(f"{what} is {path!r}: give a path") from None
+    if b"\0" in name:
+        raise _errors.InvalidArgumentError(f"{what} contains a zero character: leave it out")
+    return name
+
+
+def float_of(number: Any, what: str) -> float:
+    try:
+        return float(number)
+    except (TypeError, ValueError, OverflowError):
+        raise _errors.InvalidArgumentError(f"{what} is {number!r}: give a float") from None
 
 
 def timeout_of(seconds: Union[float, None]) -> float:
     """None is the default, which is negative in C."""
     if seconds is None:
         return -1.0
-    seconds = float(seconds)
+    seconds = float_of(seconds, "the timeout")
     if seconds < 0:
         raise _errors.InvalidArgumentError(f"the timeout is {seconds:g} s: give more than 0, or None for the default")
     return seconds
@@ -288,10 +317,18 @@ def timeout_of(seconds: Union[float, None]) -> float:
 
 def int32_of(number: Any, what: str) -> int:
     """A number that fits C's int32_t; ctypes would cut it off."""
+    return _int_of(number, what, 31)
+
+
+def int64_of(number: Any, what: str) -> int:
+    return _int_of(number, what, 63)
+
+
+def _int_of(number: Any, what: str, bits: int) -> int:
     try:
         value = number.__index__()
     except (AttributeError, TypeError):
         raise _errors.InvalidArgumentError(f"{what} is of type {type(number).__name__}: give an int") from None
-    if not -(2**31) <= value < 2**31:
+    if not -(2**bits) <= value < 2**bits:
         raise _errors.InvalidArgumentError(f"{what} is {value}, which is too large a number")
     return int(value)

@@ -10,14 +10,25 @@ from typing import Any, Optional
 from kolopy import _library as lib
 from kolopy import _operations, _results
 from kolopy._calls import Tensors, _Named
+from kolopy._errors import InvalidArgumentError
 from kolopy._groups import group_of
 from kolopy._operations import Handle, Operation, interruptible
+
+
+def _bytes_of(data: Any) -> bytes:
+    """(`bytes(3)` would be three zeros.)"""
+    try:
+        return memoryview(data).tobytes()
+    except TypeError:
+        raise InvalidArgumentError(
+            f"the data is of type {type(data).__name__}: give bytes, or call broadcast_object or allgather_object"
+        ) from None
 
 
 def broadcast_bytes(data: Optional[bytes], root: int = 0, *, group: Any = None) -> bytes:
     """Rank `root`'s bytes, on every rank. Others may give None."""
     of, place, its_root = group_of(group), ctypes.c_void_p(), lib.int32_of(root, "the root")
-    sent = bytes(data) if data is not None and of.rank == its_root else b""
+    sent = _bytes_of(data) if data is not None and of.rank == its_root else b""
     interruptible(
         lambda: lib.check(lib.C.kolo_broadcast_bytes(of.pointer, sent, len(sent), its_root, ctypes.byref(place)))
     )
@@ -26,7 +37,7 @@ def broadcast_bytes(data: Optional[bytes], root: int = 0, *, group: Any = None) 
 
 def allgather_bytes(data: bytes, *, group: Any = None) -> "list[bytes]":
     """All ranks' bytes, by rank; lengths may differ."""
-    of, place, sent = group_of(group), ctypes.c_void_p(), bytes(data)
+    of, place, sent = group_of(group), ctypes.c_void_p(), _bytes_of(data)
     interruptible(lambda: lib.check(lib.C.kolo_allgather_bytes(of.pointer, sent, len(sent), ctypes.byref(place))))
     owner = _results.Owner(place)
     return [owner.bytes(rank) for rank in range(of.size)]

@@ -189,8 +189,9 @@ class Handle(Generic[T]):
 
     def wait_for(self, seconds: float) -> bool:
         """Waits for so long at most. Whether the operation is over: then `wait` does not wait."""
+        seconds = lib.float_of(seconds, "the time to wait")
         if not seconds >= 0:
-            raise InvalidArgumentError(f"the time to wait is {seconds} s: give 0 or more, or call wait()")
+            raise InvalidArgumentError(f"the time to wait is {seconds:g} s: give 0 or more, or call wait()")
         end = time.monotonic() + seconds
         while not self._wait_once(min(max(end - time.monotonic(), 0.0), _SLICE)):
             if time.monotonic() >= end:
@@ -235,15 +236,15 @@ class Handle(Generic[T]):
     def end(self, reason: str) -> None:
         """Ends the operation, so that its arrays can be used again. A message fails alone; anything else ends this
         rank's part of the job. `wait` then raises."""
-        self._ask(lib.C.kolo_end, lib.encoded(str(reason), "the reason"))
+        self._ask(lib.C.kolo_end, lib.reason_of(reason))
 
     def late_ranks(self, seconds: float = 1.0) -> "list[int]":
         """Which ranks of the group have not made this call yet. Waits for their answers for so long at most; without
         them the list is empty."""
-        room, count = 64, ctypes.c_size_t()
+        room, count, seconds = 64, ctypes.c_size_t(), lib.float_of(seconds, "the time to wait")
         while True:
             ranks = (ctypes.c_int32 * room)()
-            if not self._ask(lib.C.kolo_late_ranks, float(seconds), ranks, room, ctypes.byref(count)):
+            if not self._ask(lib.C.kolo_late_ranks, seconds, ranks, room, ctypes.byref(count)):
                 return []
             if count.value <= room:
                 return list(ranks[: count.value])

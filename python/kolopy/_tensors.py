@@ -8,7 +8,8 @@ which is written back when the operation has succeeded.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional
+import sys
+from typing import Any, Iterator, Optional, Sequence
 
 from kolopy import _library as lib
 from kolopy._errors import InvalidArgumentError, UnsupportedError
@@ -65,10 +66,64 @@ class View:
         if self._target is not None:
             self._target[...] = self.keep
 
+    def extent(self) -> "tuple[int, int]":
+        """Where its memory begins and ends, or that of its copy."""
+        tensor, size = lib.Tensor.from_buffer_copy(self.packed), SIZES[self.number]
+        for length in self.shape:
+            size *= length
+        return tensor.data or 0, (tensor.data or 0) + size
+
+    def written(self) -> Any:
+        """The memory in which the result is to be, as an array of numpy's."""
+        if self._target is not None:
+            return self._target
+        begin, end = self.extent()
+        return np.asarray(Memory(self.keep, begin, (end - begin,), "|u1"))
+
+
+def overlap(one: View, other: View) -> bool:
+    """Whether they use the same memory. Copies are memory of their own."""
+    (begin, end), (its_begin, its_end) = one.extent(), other.extent()
+    return max(begin, its_begin) < min(end, its_end)
+
+
+def overlapping_outputs(views: "Sequence[View]") -> "Optional[tuple[int, int]]":
+    """The places of two whose results would be written to the same memory, if one of them is a copy: the library, which
+    refuses the others, sees the copies alone."""
+    if all(view._target is None for view in views):
+        return None
+    arrays = [view.written() for view in views]
+    extents = sorted((*_extent_of(array), i) for i, array in enumerate(arrays))
+    for at, (_, end, i) in enumerate(extents):
+        for begin, _, j in extents[at + 1 :]:
+            if begin >= end:
+                break
+            if _share_memory(arrays[i], arrays[j]):
+                return min(i, j), max(i, j)
+    return None
+
+
+def _extent_of(array: Any) -> "tuple[int, int]":
+    begin = end = array.__array_interface__["data"][0]
+    if array.size == 0:
+        return begin, end
+    for length, stride in zip(array.shape, array.strides):
+        begin, end = begin + min(0, (length - 1) * stride), end + max(0, (length - 1) * stride)
+    return begin, end + array.itemsize
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.shares_memory(one, other, max_work=1_000_000))
+    except RuntimeError:  # numpy would think for too long
+        return True
+
 
 def input_of(array: Any, what: str = "the tensor") -> View:
     """An array that is read."""
     if np is not None and isinstance(array, np.ndarray):
+        if array.__class__ is not np.ndarray:
+            _check_class(array, what)
         number = _number_of_dtype.get(array.dtype)
         if number is None:
             number = _number_of(array.dtype, what)
@@ -85,6 +140,8 @@ def input_of(array: Any, what: str = "the tensor") -> View:
 def output_of(array: Any, what: str = "the tensor") -> View:
     """An array that is written, or read and written."""
     if np is not None and isinstance(array, np.ndarray):
+        if array.__class__ is not np.ndarray:
+            _check_class(array, what)
         number = _number_of_dtype.get(array.dtype)
         if number is None:
             number = _number_of(array.dtype, what)
@@ -166,19 +223,12 @@ def array_of(owner: Any, address: Optional[int], number: int, shape: "tuple[int,
     return np.asarray(Memory(owner, address, shape, dtype.str))
 
 
+#: The letters of the buffer protocol. How long an integer is depends on more than its letter.
 _FORMATS = {
     "?": "bool",
     "c": "uint8",
-    "b": "int8",
-    "B": "uint8",
-    "h": "int16",
-    "H": "uint16",
-    "i": "int32",
-    "I": "uint32",
-    "l": "int64",
-    "L": "uint64",
-    "q": "int64",
-    "Q": "uint64",
+    **dict.fromkeys("bhilq", "int"),
+    **dict.fromkeys("BHILQ", "uint"),
     "e": "float16",
     "f": "float32",
     "d": "float64",
@@ -217,6 +267,15 @@ def _number_of(dtype: Any, what: str) -> int:
     return number
 
 
+def _check_class(array: Any, what: str) -> None:
+    """Of numpy's arrays of another class."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise InvalidArgumentError(
+            f"{what} is a masked array, and its mask would be lost: give filled(value) of it, or its data and its mask "
+            "as two arrays"
+        )
+
+
 def _refuse_dims(what: str, dims: int) -> None:
     raise InvalidArgumentError(f"{what} has {dims} dimensions: give 0 to {lib.MAX_DIMS}")
 
@@ -237,19 +296,34 @@ def _foreign(array: Any, what: str, writes: bool) -> View:
     """What is no array of numpy's."""
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         return _from_dlpack(array, what, writes)
+    if np is not None and isinstance(array, np.generic) and not writes:  # its buffer has bytes for some types
+        return input_of(np.array(array), what)
     try:
         buffer = memoryview(array)
     except TypeError:
         raise InvalidArgumentError(f"{what} is of type {type(array).__name__}: {_GIVE}") from None
+    except (BufferError, ValueError) as error:
+        raise InvalidArgumentError(f"{what} cannot be read as a buffer: {error}") from error
     if writes and buffer.readonly:
         raise InvalidArgumentError(f"{what} is read-only: give one that can be written, or a copy")
-    letters = buffer.format.lstrip("@=<" if _IS_LITTLE else "@=>")
-    if letters not in _FORMATS:
-        raise InvalidArgumentError(f"{what} has elements of format {buffer.format!r}: give {_TYPES}")
+    number = _number_of_format(buffer, what)
     if np is not None:
-        view = np.asarray(buffer) if letters != "c" else np.asarray(buffer.cast("B"))
+        if buffer.format[-1:] == "c":
+            buffer = buffer.cast("B")
+        view = np.asarray(buffer)
         return output_of(view, what) if writes else input_of(view, what)
-    return _from_buffer(buffer, NUMBERS[_FORMATS[letters]], what, writes)
+    return _from_buffer(buffer, number, what, writes)
+
+
+def _number_of_format(buffer: memoryview, what: str) -> int:
+    letters = buffer.format.lstrip("@=<" if _IS_LITTLE else "@=>")
+    name = _FORMATS.get(letters, "")
+    if name in ("int", "uint"):
+        name += str(8 * buffer.itemsize)
+    number = NUMBERS.get(name)
+    if number is None or SIZES[number] != buffer.itemsize:
+        raise InvalidArgumentError(f"{what} has elements of format {buffer.format!r}: give {_TYPES}")
+    return number
 
 
 _IS_LITTLE = ctypes.c_uint16.from_buffer_copy(b"\1\0").value == 1
@@ -310,37 +384,58 @@ _in_capsule = ctypes.pythonapi.PyCapsule_GetPointer
 _in_capsule.argtypes, _in_capsule.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
 
 
+#: Libraries whose arrays can always be written. Their versions from before DLPack 1.0 cannot say so.
+_WRITABLE = (("torch", "Tensor"), ("cupy", "ndarray"))
+
+
+def _is_of(array: Any, library: str, kind: str) -> bool:
+    its = getattr(sys.modules.get(library), kind, None)
+    return isinstance(its, type) and isinstance(array, its)
+
+
 def _capsule_of(array: Any, what: str) -> Any:
-    device = int(array.__dlpack_device__()[0])
-    if device not in (_DL_CPU, _DL_CUDA, _DL_PINNED):
-        raise UnsupportedError(
-            f"{what} lies on a device that Kolo does not know (DLPack's number of its kind: {device}): give one of the "
-            "CPU or of CUDA"
+    if _is_of(array, "torch", "Tensor") and array.is_neg():  # DLPack cannot say so, and PyTorch does not look
+        raise InvalidArgumentError(
+            f"{what} is the negative of what its memory has (Tensor.is_neg()): give resolve_neg() of it"
         )
-    arguments = {"stream": _CUDA_LEGACY_STREAM} if device == _DL_CUDA else {}
     try:
-        try:
-            return array.__dlpack__(max_version=(1, 0), **arguments)
-        except TypeError:  # from before DLPack 1.0
-            return array.__dlpack__(**arguments)
-    except (BufferError, RuntimeError) as error:  # a tensor that requires a gradient, say
+        device = int(array.__dlpack_device__()[0])
+        if device in (_DL_CPU, _DL_CUDA, _DL_PINNED):
+            arguments = {"stream": _CUDA_LEGACY_STREAM} if device == _DL_CUDA else {}
+            try:
+                return array.__dlpack__(max_version=(1, 0), **arguments)
+            except TypeError:  # from before DLPack 1.0
+                return array.__dlpack__(**arguments)
+    except Exception as error:  # of a tensor that requires a gradient, say
         raise InvalidArgumentError(f"{what} cannot be read by DLPack: {error}") from error
+    raise UnsupportedError(
+        f"{what} lies on a device that Kolo does not know (DLPack's number of its kind: {device}): give one of the "
+        "CPU or of CUDA"
+    )
 
 
 def _from_dlpack(array: Any, what: str, writes: bool) -> View:
     """The capsule is kept, not consumed: it gives the memory back when the view goes."""
     capsule = _capsule_of(array, what)
-    read_only = False
     if _is_capsule(capsule, b"dltensor_versioned"):
         whole = _Versioned.from_address(_in_capsule(capsule, b"dltensor_versioned"))
         if whole.major > 1:
             raise UnsupportedError(f"{what} comes by DLPack {whole.major}.{whole.minor}, and Kolo knows 1")
-        read_only = bool(whole.flags & _READ_ONLY)
+        if writes and whole.flags & _READ_ONLY:
+            raise InvalidArgumentError(f"{what} is read-only: give one that can be written, or a copy")
         tensor = whole.tensor
-    else:
+    elif _is_capsule(capsule, b"dltensor"):
+        if writes and not any(_is_of(array, *one) for one in _WRITABLE):
+            raise InvalidArgumentError(
+                f"{what} may be read-only: its {type(array).__name__} comes by a DLPack from before 1.0, which cannot "
+                "say so. Give an array of numpy's or PyTorch's to write to"
+            )
         tensor = _DLTensor.from_address(_in_capsule(capsule, b"dltensor"))
-    if writes and read_only:
-        raise InvalidArgumentError(f"{what} is read-only: give one that can be written, or a copy")
+    else:
+        raise InvalidArgumentError(
+            f"{what} cannot be read by DLPack: __dlpack__ has returned {capsule!r}, where a new capsule of a tensor is "
+            "right"
+        )
     if tensor.ndim > lib.MAX_DIMS:
         _refuse_dims(what, tensor.ndim)
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))

@@ -272,6 +272,7 @@ def check_shapes(rank, size):
     assert (large == size - 1).all()
     assert kolo.allreduce(rank + 1) == size * (size + 1) // 2 and type(kolo.allreduce(1)) is int
     assert kolo.allreduce(2.0, "average") == 2.0 and kolo.allreduce(rank == 0, "max") is True
+    check_large_numbers(rank, size)
     number = kolo.allreduce(np.float32(rank + 1))
     assert number == size * (size + 1) // 2 and type(number) is np.float32
     half = np.full(5, 1.0, np.float32)
@@ -279,8 +280,33 @@ def check_shapes(rank, size):
     assert (half == 1.0).all()
 
 
+def check_large_numbers(rank, size):
+    """Sums and products of integers are right, or an error on every rank."""
+    for first, rest in ((2**62, -(2**62)), (-(2**63), 1), (2**63 - 1, 0), (7, 2**40)):
+        for kind in (int, np.int64):
+            number = kolo.allreduce(kind(first if rank == 0 else rest))
+            assert number == first + (size - 1) * rest and type(number) is kind, number
+    assert kolo.allreduce(0 if rank == 0 else 2**62, "product") == 0
+    assert kolo.allreduce(-(2**62) if rank == 0 else 1, "product", name="p") == -(2**62)
+    for number, op, low, high, found, remedy in (
+        (2**62, "sum", -(2**63), 2**63 - 1, size << 62, "give a float"),
+        (-(2**62) - 1, "sum", -(2**63), 2**63 - 1, -size * (2**62 + 1), "give a float"),
+        (np.int8(100), "sum", -128, 127, 100 * size, "give a wider type, or a float"),
+        (np.uint64(2**63), "sum", 0, 2**64 - 1, size << 63, "give a wider type, or a float"),
+        (2**62, "product", -(2**63), 2**63 - 1, (2**62) ** size, "give a float"),
+        (np.int16(200), "product", -(2**15), 2**15 - 1, 200**size, "give a wider type, or a float"),
+    ):
+        name = getattr(number, "dtype", np.dtype("int64")).name
+        text = str(found) if op == "sum" else f"about {float(found):.3g}"
+        sentence = f"the {op} over all ranks is {text}, and {name} holds {low} to {high}: {remedy}"
+        try:
+            assert kolo.allreduce(number, op) == found and low <= found <= high
+        except kolo.InvalidArgumentError as error:
+            assert str(error) == sentence and not low <= found <= high, error
+
+
 class Exported:
-    """An array that is known by DLPack alone."""
+    """An array that is known by DLPack alone. An old one can only be read."""
 
     def __init__(self, inner, is_old=False, device=None):
         self.inner, self.is_old, self.device = inner, is_old, device
@@ -308,9 +334,9 @@ def check_protocols(rank, size):
             np.full((3, 4), rank + 1, np.float64).T,
             np.full((), rank + 1, np.uint8),
         ):
-            exported = Exported(inner, is_old)
-            assert kolo.allreduce(exported) is exported
-            assert (inner == total).all(), inner
+            exported, summed = Exported(inner, is_old), np.zeros(inner.shape, inner.dtype)
+            assert kolo.allreduce(exported, out=summed) is summed and (inner == rank + 1).all()
+            assert (summed == total).all(), summed
             assert kolo.allgather(Exported(np.full((1, 2), rank), is_old))[:, 1].tolist() == list(range(size))
     numbers = array.array("d", [rank + 1, 2])
     assert kolo.allreduce(numbers) is numbers and list(numbers) == [total, 2 * size]
