@@ -18,7 +18,6 @@ from typing import Any
 
 from kolopy import cross_rank, cross_size, local_rank, local_size, rank, size
 from kolopy.tensorflow import callbacks
-from kolopy.tensorflow._gradients import DistributedGradientTape, DistributedOptimizer, load_model
 from kolopy.tensorflow._ops import (
     Average,
     Compression,
@@ -41,6 +40,8 @@ from kolopy.tensorflow._ops import (
     reducescatter,
     size_op,
 )
+from kolopy.tensorflow._optimizer import DistributedOptimizer, load_model
+from kolopy.tensorflow._tape import DistributedGradientTape
 from kolopy.tensorflow._world import (
     ProcessSet,
     add_process_set,

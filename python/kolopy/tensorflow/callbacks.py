@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 import kolopy
-from kolopy.tensorflow import _gradients, _ops
+from kolopy.tensorflow import _ops, _optimizer
 from kolopy.tensorflow._world import ProcessSet, global_process_set
 
 
@@ -23,7 +23,7 @@ class _Callback(keras.callbacks.Callback):  # type: ignore[misc]
         if getattr(model, "jit_compile", False):  # fit makes its function after this
             model.jit_compile = False
         optimizer = getattr(model, "optimizer", None)
-        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and _gradients.is_distributed(
+        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and _optimizer.is_distributed(
             optimizer.inner_optimizer
         ):
             raise ValueError(
