@@ -146,6 +146,8 @@ function(kolo_library)
   target_link_libraries(kolo PRIVATE ${links} $<BUILD_INTERFACE:kolo_build_flags>)
   if(BUILD_SHARED_LIBS AND NOT KOLO_SANITIZE)
     target_link_options(kolo PRIVATE LINKER:-z,defs)  # what is missing fails here, not in a user's build
+    # A process that closes the library keeps it: at exit the C library calls what it has registered (on_exit).
+    target_link_options(kolo PRIVATE LINKER:-z,nodelete)
     # A compiler may link its C++ library statically: of another release than the program's, the two must not mix.
     target_link_options(kolo PRIVATE LINKER:--exclude-libs,ALL)
     # Templates of other libraries are exported wherever their headers say so; these are not Kolo's to offer.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that is linked with nothing of Kolo's, and loads it late.
-   usage: loaded LIBKOLO */
+/* A program that is linked with nothing of Kolo's, loads it late, closes it after an orderly shutdown, and ends.
+   usage: loaded LIBRARY...   libkolo, and others of ours, which are only loaded and closed */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +15,7 @@
     memcpy(&its_##function, &found, sizeof found);                                                                     \
   } while (0)
 
-int main(int argc, char** argv) {
-  void* const library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
+static int use(void* library) {
   int32_t (*its_kolo_abi_version)(void) = NULL;
   kolo_status (*its_kolo_init)(const kolo_init_options*, kolo_context**) = NULL;
   kolo_group* (*its_kolo_world)(kolo_context*) = NULL;
@@ -30,7 +29,6 @@ int main(int argc, char** argv) {
   kolo_context* context = NULL;
   kolo_handle* handle = NULL;
 
-  if (library == NULL) return fprintf(stderr, "%s\n", dlerror()), 1;
   LOAD(kolo_abi_version);
   LOAD(kolo_init);
   LOAD(kolo_world);
@@ -43,6 +41,21 @@ int main(int argc, char** argv) {
       its_kolo_allreduce(its_kolo_world(context), "x", &tensor, &tensor, &options, &handle) != KOLO_OK ||
       its_kolo_wait(handle, -1.0) != KOLO_OK || its_kolo_shutdown(context) != KOLO_OK || data[2] != 6.0F) {
     return 1;
+  }
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  int i, times;
+  for (times = 0; times < 2; ++times) {
+    for (i = 1; i < argc; ++i) {
+      void* const library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
+      if (library == NULL) return fprintf(stderr, "%s\n", dlerror()), 1;
+      if (i == 1 && use(library) != 0) return fprintf(stderr, "FAIL: %s cannot be used\n", argv[i]), 1;
+      if (dlclose(library) != 0) return fprintf(stderr, "%s\n", dlerror()), 1;
+      /* What it has registered with the C library is called at exit. */
+      if (dlopen(argv[i], RTLD_NOW | RTLD_NOLOAD) == NULL) return fprintf(stderr, "FAIL: %s is gone\n", argv[i]), 1;
+    }
   }
   printf("PASS loaded\n");
   return 0;
