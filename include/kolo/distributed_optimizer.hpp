@@ -191,6 +191,10 @@ void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*gi
 /// `synchronize` and `step` also throw what collectives throw; then the gradients are undefined, the optimizer has not
 /// stepped, nothing is in flight, and the next micro-step begins a new step.
 ///
+/// All ranks must hold the same parameters when the first step begins. That is compared once, before the optimizer
+/// steps (`check_replicas`); if they differ, the first `step` throws on every rank (mismatch) as often as it is tried.
+/// KOLO_CHECK_REPLICAS turns it off, leaves parameters out, or compares after later steps, too.
+///
 /// One thread at a time. The optimizer and the parameters' memory must outlive this. Move-only. For the context and
 /// destruction the rules of `GradientReducer` apply.
 template <class Optimizer>
@@ -204,7 +208,7 @@ class DistributedOptimizer {
   DistributedOptimizer(const Group& group, Optimizer& optimizer, Span<const Parameter> parameters,
                        DistributedOptimizerOptions options = {})
       : optimizer_(&optimizer), reducer_(group, checked(optimizer, parameters), options), group_(group),
-        replicas_(group), parameters_(parameters.begin(), parameters.end()) {}
+        replicas_(group, options.name), parameters_(parameters.begin(), parameters.end()) {}
 
   /// Zeroes the gradients, by the optimizer's `zero_grad()`; between the micro-steps of one step it does nothing, so
   /// that a loop reads the same with and without accumulation. An error while gradients are being reduced.
@@ -235,6 +239,7 @@ class DistributedOptimizer {
     if (!reducer_.finish_micro_step()) {
       return false;
     }
+    begin_step();
     optimizer_->step();
     end_step();
     return true;
@@ -245,6 +250,7 @@ class DistributedOptimizer {
     if (!reducer_.finish_micro_step()) {
       return false;
     }
+    begin_step();
     const bool is_finite = reducer_.unscale(scaler.scale());
     if (is_finite) {
       optimizer_->step();
@@ -270,6 +276,7 @@ class DistributedOptimizer {
     if (!reducer_.flush()) {
       return false;
     }
+    begin_step();
     if (before_step) {
       before_step();
     }
@@ -294,9 +301,14 @@ class DistributedOptimizer {
     return parameters;
   }
 
+  void begin_step() {
+    if (replicas_.is_due_before_step()) {
+      replicas_.compare(group_, parameters_);
+    }
+  }
   void end_step() {
     reducer_.end_step();
-    if (replicas_.is_due()) {
+    if (replicas_.is_due_after_step()) {
       replicas_.compare(group_, parameters_);
     }
   }

@@ -570,6 +570,16 @@ KOLO_API kolo_status kolo_allgather_bytes(const kolo_group* group, const void* d
 /// checked before anything is copied (`KOLO_MISMATCH` on every rank).
 KOLO_API kolo_status kolo_broadcast_parameters(const kolo_group* group, const kolo_named_tensor* parameters,
                                                size_t count, int32_t root);
+/// What KOLO_CHECK_REPLICAS says to whatever steps parameters: -1: compare nothing; 0: compare them before the first
+/// step; N: also after every N-th step.
+KOLO_API kolo_status kolo_replica_interval(const kolo_group* group, int64_t* interval);
+/// Compares the tensors over the ranks, bit by bit. If they differ, all ranks get the same `KOLO_MISMATCH`: the
+/// sentence names the first tensor that differs, and the ranks that have other values. Ranks that have joined are
+/// passed over. With a name ranks may make such calls in any order (from several threads, say); `name` may be NULL.
+/// `step`: after which step, or 0: before the first; then tensors that KOLO_CHECK_REPLICAS leaves out by their names
+/// are left out. Negative: all are compared, whatever it says. Compares always; the interval is the caller's to keep.
+KOLO_API kolo_status kolo_check_replicas(const kolo_group* group, const char* name, const kolo_named_tensor* tensors,
+                                         size_t count, int64_t step);
 
 /// @}
 /// @name arenas

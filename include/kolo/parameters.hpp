@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <kolo/context.hpp>
@@ -51,39 +52,50 @@ inline void broadcast_parameters(Span<const Parameter> parameters, int root = 0)
   broadcast_parameters(current_context(), parameters, root);
 }
 
-/// Compares the parameters' values over the ranks, bit by bit (by a hash). If they differ, throws the same `Error`
-/// (mismatch) on every rank: it names the first entry of the list that differs, and the ranks that have other values
-/// than most. Collective, with the same list on every rank; ranks that have joined are passed over. A value on a device
-/// is copied to the host, once its stream has come to the call, which waits for that. Throws also what a device throws
-/// (unsupported: it cannot be used; invalid_argument: the stream is being captured), on this rank alone.
-/// KOLO_CHECK_REPLICAS has optimizers call it every so many steps.
+/// Compares the parameters' values over the ranks, bit by bit (by a hash): 0.0 and -0.0 differ, and NaNs of the same
+/// bits do not. If they differ, throws the same `Error` (mismatch) on every rank: it names the first entry of the list
+/// that differs, and the ranks that have other values than most. If names, types or shapes differ, the sentence is that
+/// of `check_agreement`. Collective; ranks that have joined are passed over. A value on a device is copied to the host,
+/// once its stream has come to the call, which waits for that. Throws also what a device throws (unsupported: it cannot
+/// be used; invalid_argument: the stream is being captured), on this rank alone.
+/// Optimizers call it before their first step, and where KOLO_CHECK_REPLICAS says so after later ones.
 KOLO_API void check_replicas(const Group& group, Span<const Parameter> parameters);
 inline void check_replicas(Span<const Parameter> parameters) { check_replicas(current_context(), parameters); }
 
 namespace detail {
-/// KOLO_CHECK_REPLICAS: 0, or how many steps lie between two comparisons.
+/// KOLO_CHECK_REPLICAS: -1: optimizers compare nothing; 0: before the first step; N: also after every N-th.
 [[nodiscard]] KOLO_API std::int64_t replica_interval(const Group& group);
-/// `check_replicas`; the sentence says after which step.
-KOLO_API void check_replicas_after(const Group& group, Span<const Parameter> parameters, std::int64_t step);
+/// `check_replicas`, as the collective `name`, else in the order of such calls. With `step` of those alone that
+/// KOLO_CHECK_REPLICAS does not leave out, and the sentence says when: after that step, or before the first (0).
+KOLO_API void check_replicas_at(const Group& group, std::optional<std::string_view> name,
+                                Span<const Parameter> parameters, std::optional<std::int64_t> step);
 
 /// KOLO_CHECK_REPLICAS for one optimizer: counts its steps.
 class ReplicaChecks {
  public:
-  explicit ReplicaChecks(const Group& group) : every_(replica_interval(group)) {}
-  /// A step has ended: whether the parameters are to be compared now (`compare`).
-  [[nodiscard]] bool is_due() noexcept { return every_ != 0 && ++steps_ % every_ == 0; }
+  /// `name`: what its gradients' names begin with.
+  ReplicaChecks(const Group& group, std::string name)
+      : every_(size(group) == 1 ? -1 : replica_interval(group)), name_(std::move(name)) {}
+  /// A step is about to change parameters: whether they are to be compared now.
+  [[nodiscard]] bool is_due_before_step() const noexcept { return every_ >= 0 && !has_compared_; }
+  /// A step has ended: whether the parameters are to be compared now.
+  [[nodiscard]] bool is_due_after_step() noexcept { return ++steps_ > 0 && every_ > 0 && steps_ % every_ == 0; }
   /// Those that have a gradient: each rank may compute buffers from its own batches.
-  void compare(const Group& group, Span<const Parameter> parameters) const {
+  void compare(const Group& group, Span<const Parameter> parameters) {
     std::vector<Parameter> trained;
     for (const Parameter& parameter : parameters) {
       if (parameter.gradient) trained.push_back(parameter);
     }
-    check_replicas_after(group, trained, steps_);
+    // Optimizers of one name have other parameters, and may step on several threads at once.
+    if (!trained.empty()) check_replicas_at(group, name_ + '/' + trained.front().name + " (replicas)", trained, steps_);
+    has_compared_ = true;
   }
 
  private:
   std::int64_t every_;
+  std::string name_;
   std::int64_t steps_ = 0;
+  bool has_compared_ = false;
 };
 }  // namespace detail
 

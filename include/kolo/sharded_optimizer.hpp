@@ -102,7 +102,8 @@ class KOLO_API ParameterShards {
 };
 
 /// An optimizer whose state is shared among the ranks of a group. Every rank makes one at the same place, over the same
-/// parameters, after the broadcast: all ranks must hold the same values. It is used as `DistributedOptimizer` is, and
+/// parameters, after the broadcast: all ranks must hold the same values, which is compared once, in the first step
+/// before anything is changed. It is used as `DistributedOptimizer` is, and
 /// what that says of micro-steps, samples, accumulation and errors holds here. Weights are bitwise those of a
 /// `DistributedOptimizer` around the same optimizer (without `max_norm`, whose sum has another order).
 ///

@@ -93,10 +93,12 @@ from kolopy._objects import (
     broadcast_bytes,
     broadcast_object,
     broadcast_parameters,
+    check_replicas,
     cuda_bind,
     end_step,
     join,
     join_async,
+    replica_interval,
 )
 from kolopy._operations import Handle, wait_all
 
@@ -231,6 +233,7 @@ __all__ = [
     "broadcast_bytes",
     "broadcast_object",
     "broadcast_parameters",
+    "check_replicas",
     "context",
     "cross_rank",
     "cross_size",
@@ -263,6 +266,7 @@ __all__ = [
     "reduce_async",
     "reduce_scatter",
     "reduce_scatter_async",
+    "replica_interval",
     "run",
     "run_local",
     "scatter",

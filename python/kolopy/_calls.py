@@ -352,9 +352,9 @@ Tensors = Union[Mapping[str, Any], Sequence[Any]]
 
 
 class _Named:
-    """Arrays with names, as a list of `kolo_named_tensor`."""
+    """Arrays with names, as a list of `kolo_named_tensor`; of those that are only read `view_of` is `input_of`."""
 
-    def __init__(self, tensors: Tensors) -> None:
+    def __init__(self, tensors: Tensors, view_of: Any = _tensors.output_of) -> None:
         self.tensors = tensors
         if isinstance(tensors, Mapping):
             pairs = list(tensors.items())
@@ -365,7 +365,7 @@ class _Named:
         else:
             pairs = [(str(i), tensor) for i, tensor in enumerate(tensors)]
         self.names = [name for name, _ in pairs]
-        self.views = [_tensors.output_of(tensor, f"the tensor {name!r}") for name, tensor in pairs]
+        self.views = [view_of(tensor, f"the tensor {name!r}") for name, tensor in pairs]
         self.list = (lib.NamedTensor * max(len(pairs), 1))()
         for place, name, view in zip(self.list, self.names, self.views):
             place.name = lib.encoded(name, "a tensor's name")

@@ -212,6 +212,8 @@ def _load() -> Any:
         "broadcast_bytes": (group, c_char_p, c_size_t, c_int32, pointer),
         "allgather_bytes": (group, c_char_p, c_size_t, pointer),
         "broadcast_parameters": (group, pointer, c_size_t, c_int32),
+        "replica_interval": (group, pointer),
+        "check_replicas": (group, name, pointer, c_size_t, c_int64),
         "arena_make": (group, c_size_t, c_int32, c_int32, name, pointer),
         "arena_for": (group, pointer, c_size_t, name, pointer),
         "arena_allocate": (pointer, pointer),

@@ -8,7 +8,7 @@ import pickle
 from typing import Any, Optional
 
 from kolopy import _library as lib
-from kolopy import _operations, _results
+from kolopy import _operations, _results, _tensors
 from kolopy._calls import Tensors, _Named
 from kolopy._errors import InvalidArgumentError
 from kolopy._groups import group_of
@@ -64,6 +64,28 @@ def broadcast_parameters(parameters: Tensors, root: int = 0, *, group: Any = Non
     first = ctypes.addressof(named.list)
     interruptible(lambda: lib.check(lib.C.kolo_broadcast_parameters(of.pointer, first, len(named), its_root)))
     named.finish()
+
+
+def replica_interval(*, group: Any = None) -> int:
+    """What KOLO_CHECK_REPLICAS says to whatever steps parameters: -1: compare nothing; 0: compare them before the
+    first step; N: also after every N-th step."""
+    interval = ctypes.c_int64()
+    lib.check(lib.C.kolo_replica_interval(group_of(group).pointer, ctypes.byref(interval)))
+    return interval.value
+
+
+def check_replicas(
+    parameters: Tensors, *, step: Optional[int] = None, name: Optional[str] = None, group: Any = None
+) -> None:
+    """Compares arrays over the ranks, bit by bit: a dict of them by name, or a list. If they differ, all ranks raise
+    the same MismatchError, which names the first that differs, and the ranks that have other values. With a `step`
+    (after that one, or 0: before the first) the sentence says so, and what KOLO_CHECK_REPLICAS leaves out by its name
+    is left out. With a name, ranks may make such calls in any order."""
+    of, named = group_of(group), _Named(parameters, _tensors.input_of)
+    if step is not None and step < 0:
+        raise InvalidArgumentError(f"the step is {step}: give 0 for what is before the first, or None")
+    arguments = (of.pointer, lib.encoded(name, "the name"), ctypes.addressof(named.list), len(named))
+    interruptible(lambda: lib.check(lib.C.kolo_check_replicas(*arguments, -1 if step is None else step)))
 
 
 def _join(begin: Any, counts_in_averages: bool, timeout: Optional[float], group: Any) -> Any:

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether all ranks hold the same parameters. In the good case ranks exchange one hash of all of them; only if it
-// differs, one of each.
+// Whether all ranks hold the same parameters. In the good case ranks exchange one hash of the list and one of all
+// values. If lists differ, they exchange the lists, and if values do, a hash of each.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <kolo/collectives.hpp>
 #include <kolo/error.hpp>
-#include <kolo/objects.hpp>
 #include <kolo/parameters.hpp>
 
 #include "api/context_impl.hpp"
+#include "api/submit.hpp"
 #include "base/hash.hpp"
 #include "core/signature.hpp"
 #include "data/device.hpp"
@@ -24,12 +27,15 @@
 namespace kolo {
 namespace {
 
+/// Runs an all-gather; ranks that have joined give no rows.
+using GatherRows = std::function<Tensor(const ConstTensorView&)>;
+
 /// The same wherever the value lies: of pieces as long as those in which a device is read. Behind the value's stream.
 std::uint64_t hash_of(const engine::Engine& engine, const Parameter& parameter) {
   const TensorView& value = parameter.value;
-  std::uint64_t hash = base::kHashSeed;
+  std::uint64_t hash = 0;
   const auto add = [&hash](const std::byte* data, std::size_t bytes) {
-    hash = base::hash_hash(base::hash_text_quickly({reinterpret_cast<const char*>(data), bytes}), hash);
+    hash = base::hash_memory(data, bytes, hash);
     return true;
   };
   const auto* const data = static_cast<const std::byte*>(value.data());
@@ -53,12 +59,6 @@ std::uint64_t hash_of(const engine::Engine& engine, const Parameter& parameter) 
   return hash;
 }
 
-std::uint64_t hash_of(const std::vector<std::uint64_t>& hashes) {
-  std::uint64_t all = base::kHashSeed;
-  for (const std::uint64_t hash : hashes) all = base::hash_hash(hash, all);
-  return all;
-}
-
 /// Who differs from whom, of the hashes of one parameter by rank.
 std::string difference(const std::vector<std::pair<int, std::uint64_t>>& hashes) {
   std::map<std::uint64_t, std::vector<int>> holders;
@@ -78,61 +78,131 @@ std::string difference(const std::vector<std::pair<int, std::uint64_t>>& hashes)
          core::describe_ranks(most->second);
 }
 
-/// By rank, of those that have not joined: what each has given.
-std::vector<std::pair<int, std::vector<std::uint64_t>>> hashes_of_all(const Group& group,
-                                                                      const std::vector<std::uint64_t>& own) {
-  std::vector<std::pair<int, std::vector<std::uint64_t>>> all;
-  const std::vector<std::string> texts = allgather_bytes(
-      group, std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(std::uint64_t)));
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].size() != own.size() * sizeof(std::uint64_t)) continue;
-    std::vector<std::uint64_t> hashes(own.size());
-    std::memcpy(hashes.data(), texts[rank].data(), texts[rank].size());
-    all.emplace_back(static_cast<int>(rank), std::move(hashes));
-  }
-  return all;
+std::string described_parameter(const Parameter& parameter) {
+  return parameter.name + ' ' + std::string(to_string(parameter.value.dtype())) + ' ' +
+         to_string(parameter.value.shape());
 }
 
-/// Throws where they differ. `when`: "" or " after step 100".
-void compare_replicas(const Group& group, Span<const Parameter> parameters, const std::string& when) {
-  std::vector<std::uint64_t> own;
-  own.reserve(parameters.size());
-  for (const Parameter& parameter : parameters) own.push_back(hash_of(group.impl().engine(), parameter));
-  const auto sums = hashes_of_all(group, {hash_of(own)});
-  const bool are_equal =
-      std::all_of(sums.begin(), sums.end(), [&sums](const auto& one) { return one.second == sums.front().second; });
-  if (are_equal) return;
-  const auto all = hashes_of_all(group, own);
-  std::string first;
+std::uint64_t hash_of(const std::vector<std::string>& entries) {
+  std::uint64_t hash = entries.size();
+  for (const std::string& entry : entries) hash = base::hash_memory(entry.data(), entry.size(), hash);
+  return hash;
+}
+
+/// One rank's row of what has been gathered: its rank, and then numbers.
+struct ReplicaRow {
+  int rank;
+  Span<const std::uint64_t> numbers;
+};
+
+std::vector<ReplicaRow> rows_of(const Tensor& gathered, std::size_t numbers) {
+  const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
+  std::vector<ReplicaRow> rows;
+  for (std::size_t at = 0; at < all.size(); at += 1 + numbers)
+    rows.push_back({static_cast<int>(all[at]), {all.data() + at + 1, numbers}});
+  return rows;
+}
+
+/// Whether number `i` is the same in all rows.
+bool are_equal(const std::vector<ReplicaRow>& rows, std::size_t i) {
+  return std::all_of(rows.begin(), rows.end(),
+                     [&](const ReplicaRow& row) { return row.numbers[i] == rows.front().numbers[i]; });
+}
+
+ConstTensorView one_row(const std::vector<std::uint64_t>& numbers) {
+  return const_view(numbers.data(), Shape{1, static_cast<std::int64_t>(numbers.size())});
+}
+
+/// The sentence about parameters of which each row has a hash; there is a difference.
+std::string explain_replicas(const std::vector<ReplicaRow>& rows, Span<const Parameter> parameters,
+                             const std::string& when) {
+  std::string sentence;
   std::size_t more = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    std::vector<std::pair<int, std::uint64_t>> hashes;
-    hashes.reserve(all.size());
-    for (const auto& [rank, its] : all) hashes.emplace_back(rank, its[i]);
-    const bool is_equal = std::all_of(hashes.begin(), hashes.end(),
-                                      [&hashes](const auto& one) { return one.second == hashes.front().second; });
-    if (is_equal) continue;
-    if (!first.empty()) {
+    if (are_equal(rows, i)) continue;
+    if (!sentence.empty()) {
       ++more;
       continue;
     }
-    first = "parameter " + quoted_name(parameters[i].name) + " is not the same on all ranks" + when + ": " +
-            difference(hashes);
+    std::vector<std::pair<int, std::uint64_t>> hashes;
+    for (const ReplicaRow& row : rows) hashes.emplace_back(row.rank, row.numbers[i]);
+    sentence = "parameter " + quoted_name(parameters[i].name) + " is not the same on all ranks" + when + ": " +
+               difference(hashes);
   }
-  if (first.empty()) first = "the ranks compare different numbers of parameters" + when;
   if (more > 0)
-    first += "; " + std::to_string(more) + (more == 1 ? " more parameter differs" : " more parameters differ");
-  throw Error(ErrorCode::mismatch, first);
+    sentence += "; " + std::to_string(more) + (more == 1 ? " more parameter differs" : " more parameters differ");
+  return sentence;
+}
+
+/// How a comparison is spoken of.
+struct ReplicaWords {
+  std::string caller;  // begins the sentence about lists that differ
+  std::string when;    // in the sentence about values
+  std::string remedy;  // ends it
+};
+
+void compare_replicas(const Group& group, Span<const Parameter> parameters, const GatherRows& gather,
+                      const ReplicaWords& words) {
+  if (size(group) == 1) return;
+  const auto own_rank = static_cast<std::uint64_t>(rank(group));
+  std::vector<std::uint64_t> hashes{own_rank};
+  std::vector<std::string> entries;
+  for (const Parameter& parameter : parameters) {
+    entries.push_back(described_parameter(parameter));
+    hashes.push_back(hash_of(group.impl().engine(), parameter));
+  }
+  const std::uint64_t of_values = base::hash_memory(hashes.data() + 1, (hashes.size() - 1) * sizeof hashes[0]);
+  const std::vector<std::uint64_t> both{own_rank, hash_of(entries), of_values};
+  const Tensor sums = gather(one_row(both));
+  const std::vector<ReplicaRow> all = rows_of(sums, 2);
+  if (!are_equal(all, 0)) check_agreement(group, words.caller, entries);
+  if (are_equal(all, 1)) return;
+  const Tensor each = gather(one_row(hashes));
+  throw Error(ErrorCode::mismatch,
+              explain_replicas(rows_of(each, parameters.size()), parameters, words.when) + words.remedy);
+}
+
+ReplicaWords words_of(std::optional<std::string_view> name, std::optional<std::int64_t> step) {
+  ReplicaWords words{std::string(name.value_or("check_replicas")), "", ""};
+  if (!step) return words;
+  if (*step > 0) {
+    words.when = " after step " + std::to_string(*step) + " (KOLO_CHECK_REPLICAS)";
+  } else {
+    words.when = " before the first step";
+    words.remedy = ". Give all ranks the values of one (broadcast_parameters), or leave out what is to differ "
+                   "(KOLO_CHECK_REPLICAS=first,-PATTERN)";
+  }
+  return words;
 }
 
 }  // namespace
 
-void check_replicas(const Group& group, Span<const Parameter> parameters) { compare_replicas(group, parameters, ""); }
+std::int64_t detail::replica_interval(const Group& group) {
+  return group.impl().engine().settings().check_replicas.interval;
+}
 
-std::int64_t detail::replica_interval(const Group& group) { return group.impl().engine().settings().check_replicas; }
+void detail::check_replicas_at(const Group& group, std::optional<std::string_view> name,
+                               Span<const Parameter> parameters, std::optional<std::int64_t> step) {
+  const base::ReplicaSetting& setting = group.impl().engine().settings().check_replicas;
+  std::vector<Parameter> compared;
+  for (const Parameter& parameter : parameters) {
+    if (!step || setting.compares(parameter.name)) compared.push_back(parameter);
+  }
+  if (name) {
+    const auto by_name = [&](const ConstTensorView& mine) { return allgather(group, *name, mine); };
+    return compare_replicas(group, compared, by_name, words_of(name, step));
+  }
+  const base::MutexLock lock(api::lock_of_own_calls(group));
+  const auto in_order = [&group](const ConstTensorView& mine) {
+    CallResult result;
+    api::run_own(group, "kolo.check_replicas", Call::allgather(mine), &result);
+    return std::move(result.output);
+  };
+  compare_replicas(group, compared, in_order, words_of(name, step));
+}
 
-void detail::check_replicas_after(const Group& group, Span<const Parameter> parameters, std::int64_t step) {
-  compare_replicas(group, parameters, " after step " + std::to_string(step) + " (KOLO_CHECK_REPLICAS)");
+void check_replicas(const Group& group, Span<const Parameter> parameters) {
+  detail::check_replicas_at(group, std::nullopt, parameters, std::nullopt);
 }
 
 }  // namespace kolo

@@ -27,6 +27,9 @@ std::string expected_text(const SettingRow& row) {
     return "an integer in the range " + range_text(row);
   case SettingType::seconds:
     return "seconds in the range " + range_text(row);
+  case SettingType::replicas:
+    return "words with commas between them: off; or first or a number of steps, from 1 to 1000000000, and -PATTERN for "
+           "names to leave out";
   case SettingType::text:
   case SettingType::secret:
     break;

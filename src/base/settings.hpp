@@ -19,6 +19,8 @@
 
 #include <kolo/log.hpp>
 
+#include "base/replica_setting.hpp"
+
 namespace kolo::base {
 
 enum class SettingSource : std::uint8_t { default_value, alias, environment, option, rank0 };
@@ -76,7 +78,7 @@ struct Settings {
   std::string recorder;
   std::string timeline;
   bool check_nan = false;
-  std::int64_t check_replicas = 0;
+  ReplicaSetting check_replicas;
   std::string metrics_file;
   double metrics_interval_s = 10;
 

@@ -130,9 +130,11 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_CHECK_NAN", &S::check_nan, Type::boolean, 0, 0, kShared, "",
      "Whether a reduction whose input has a NaN is refused, with an error that names tensor, rank, step and element. "
      "It reads every input once more; of a device it waits for the input's stream, and copies it to the host."},
-    {"KOLO_CHECK_REPLICAS", &S::check_replicas, Type::integer, 0, 1e9, kShared, "",
-     "After how many steps the parameters of optimizers are compared over all ranks: an error names the first that "
-     "differs, and the ranks that have other values; 0: never (docs/looking.md)."},
+    {"KOLO_CHECK_REPLICAS", &S::check_replicas, Type::replicas, 0, 0, kShared, "",
+     "When optimizers compare their parameters over all ranks, as words with commas between them: `first`, before the "
+     "first step; a number N, also after every N-th step; `off`, never; and `-PATTERN`, without the parameters of such "
+     "names, in which `*` matches any run of characters: `100,-*.expert.*`. If ranks differ, an error on all of them "
+     "names the first parameter that differs, and the ranks that have other values (docs/looking.md)."},
     {"KOLO_METRICS_FILE", &S::metrics_file, Type::text, 0, 0, kOwn, "",
      "The file of this rank's metrics, as Prometheus' node_exporter reads it (docs/looking.md). `%r` stands for the "
      "rank; without it rank 0 takes the name as it is, and each other rank puts its number before the ending: "

@@ -23,13 +23,14 @@ enum class SettingType : std::uint8_t {
   secret,
   log_level,
   gpu_backend,
-  transport
+  transport,
+  replicas
 };
 
 /// The member of Settings that has the value. Its type corresponds to SettingType: int64 is bytes or an integer.
 using SettingField =
     std::variant<double Settings::*, std::int64_t Settings::*, bool Settings::*, std::string Settings::*,
-                 LogLevel Settings::*, GpuBackend Settings::*, Transport Settings::*>;
+                 LogLevel Settings::*, GpuBackend Settings::*, Transport Settings::*, ReplicaSetting Settings::*>;
 
 struct SettingRow {
   std::string_view name;

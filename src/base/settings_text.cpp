@@ -82,6 +82,8 @@ std::string_view type_text(SettingType type) {
   case SettingType::text:
   case SettingType::secret:
     return "text";
+  case SettingType::replicas:
+    return "words";
   case SettingType::log_level:
   case SettingType::gpu_backend:
   case SettingType::transport:
@@ -99,6 +101,8 @@ std::string range_text(const SettingRow& row) {
     return bytes_text(static_cast<std::int64_t>(row.least)) + " .. " + bytes_text(static_cast<std::int64_t>(row.most));
   case SettingType::boolean:
     return "true, false";
+  case SettingType::replicas:
+    return "off, first, 1 .. 1000000000, -PATTERN";
   case SettingType::text:
   case SettingType::secret:
     return "";
@@ -132,6 +136,8 @@ std::string value_text(const SettingRow& row, const Settings& settings) {
     return settings.*std::get<std::string Settings::*>(row.field);
   case SettingType::secret:
     return (settings.*std::get<std::string Settings::*>(row.field)).empty() ? "" : "(not shown)";
+  case SettingType::replicas:
+    return to_string(settings.*std::get<ReplicaSetting Settings::*>(row.field));
   case SettingType::log_level:
     return std::string(to_string(settings.*std::get<LogLevel Settings::*>(row.field)));
   case SettingType::gpu_backend:
@@ -155,6 +161,8 @@ bool set_from_text(const SettingRow& row, Settings& settings, std::string_view t
   case SettingType::text:
   case SettingType::secret:
     return set_value(row, settings, std::optional(std::string(text)));
+  case SettingType::replicas:
+    return set_value(row, settings, parse_replica_setting(text));
   case SettingType::log_level:
     return set_value(row, settings, parse_log_level(in_lower_case(text)));
   case SettingType::gpu_backend:

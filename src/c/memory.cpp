@@ -3,6 +3,7 @@
 // What is neither a collective nor a message: results, bytes, parameters, arenas, information.
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,12 @@ const CallResult& call_result(const kolo_result* result) {
   const kolo_result& its = given(result, kResult);
   if (!its.call) refuse("this result is bytes, not that of a collective: read it by kolo_result_bytes");
   return *its.call;
+}
+
+std::vector<Parameter> parameters_of(const kolo_named_tensor* tensors, std::size_t count) {
+  std::vector<Parameter> list;
+  for (NamedView& one : views_of(tensors, count)) list.push_back({std::move(one.name), one.view, {}});
+  return list;
 }
 
 }  // namespace
@@ -103,9 +110,25 @@ kolo_status kolo_broadcast_parameters(const kolo_group* group, const kolo_named_
                                       int32_t root) {
   return guarded([&] {
     const kolo::Group& its = given_group(group);
-    std::vector<kolo::Parameter> list;
-    for (kolo::NamedView& one : views_of(parameters, count)) list.push_back({std::move(one.name), one.view, {}});
-    kolo::broadcast_parameters(its, list, root);
+    kolo::broadcast_parameters(its, parameters_of(parameters, count), root);
+    return KOLO_OK;
+  });
+}
+
+kolo_status kolo_replica_interval(const kolo_group* group, int64_t* interval) {
+  return guarded([&] {
+    const kolo::Group& its = given_group(group);
+    given(interval, "the place for the interval") = kolo::detail::replica_interval(its);
+    return KOLO_OK;
+  });
+}
+
+kolo_status kolo_check_replicas(const kolo_group* group, const char* name, const kolo_named_tensor* tensors,
+                                size_t count, int64_t step) {
+  return guarded([&] {
+    const kolo::Group& its = given_group(group);
+    const std::vector<kolo::Parameter> list = parameters_of(tensors, count);
+    kolo::detail::check_replicas_at(its, name_of(name), list, step < 0 ? std::nullopt : std::optional(step));
     return KOLO_OK;
   });
 }

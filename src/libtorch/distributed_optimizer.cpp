@@ -45,7 +45,7 @@ struct DistributedOptimizer::Impl {
   std::optional<Gradients> gradients;
   std::optional<GradientReducer> reducer;  // goes first, for it may write to gradients until then
   OptimizerViews views;
-  kolo::detail::ReplicaChecks replicas{ranks};
+  kolo::detail::ReplicaChecks replicas{ranks, options.name};
 
   Impl(const Group& owner, torch::optim::Optimizer& wrapped, torch::nn::Module* model, NamedTensors names,
        const DistributedOptimizerOptions& settings)
@@ -150,6 +150,7 @@ struct DistributedOptimizer::Impl {
     if (!gradients->finish_micro_step()) {
       return false;
     }
+    begin_step();
     update();
     return true;
   }
@@ -162,15 +163,21 @@ struct DistributedOptimizer::Impl {
     return list;
   }
 
+  void compare_replicas() {
+    std::vector<at::Tensor> copies;
+    replicas.compare(ranks, gradients->values(copies));
+  }
+
+  void begin_step() {
+    if (replicas.is_due_before_step()) compare_replicas();
+  }
+
   void update() {
     views.before_step(optimizer);
     optimizer.step();
     views.after_step();
     reducer->end_step();
-    if (replicas.is_due()) {
-      std::vector<at::Tensor> copies;
-      replicas.compare(ranks, gradients->values(copies));
-    }
+    if (replicas.is_due_after_step()) compare_replicas();
     if (options.broadcast_buffers) {
       libtorch::broadcast_buffers(ranks, *module);
     }
@@ -181,6 +188,7 @@ struct DistributedOptimizer::Impl {
     if (!gradients->flush()) {
       return false;
     }
+    begin_step();
     if (before_step) {
       before_step();
     }

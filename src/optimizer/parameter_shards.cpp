@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A step, from here: the gradients' pieces have arrived; the last step's values are whole on all ranks, and are
-// compared now if KOLO_CHECK_REPLICAS says so; the norm of all pieces is one all-reduce of 8 bytes; the optimizer steps
-// the pieces of the values; each value is gathered in place, the first parameters first, because the next forward pass
-// needs them first. In stage 0 the pieces are the whole parameters, and nothing is gathered.
+// compared now if KOLO_CHECK_REPLICAS says so, before the first step if nothing else is said; the norm of all pieces is
+// one all-reduce of 8 bytes; the optimizer steps the pieces of the values; each value is gathered in place, the first
+// parameters first, because the next forward pass needs them first. In stage 0 the pieces are the whole parameters, and
+// nothing is gathered.
 //
 // Replicas are compared before the step, not after it: the gather overwrites whatever was different.
 #include <cmath>
@@ -46,7 +47,7 @@ struct ParameterShards::Impl {
   const ShardedOptimizerOptions options;
   const std::vector<Parameter> parameters;
   GradientReducer reducer;
-  detail::ReplicaChecks replicas{group};
+  detail::ReplicaChecks replicas{group, options.reduction.name};
   bool compares_replicas = false;  // when all values of the last step have come
   std::vector<Parameter> pieces, places;
   std::vector<Master> masters;
@@ -158,11 +159,12 @@ struct ParameterShards::Impl {
 
   void end_step() {
     reducer.end_step();
-    compares_replicas = replicas.is_due();
+    compares_replicas = replicas.is_due_after_step();
   }
 
   void compare_replicas_if_due() {
-    if (std::exchange(compares_replicas, false)) replicas.compare(group, parameters);
+    const bool compares = std::exchange(compares_replicas, false) || replicas.is_due_before_step();
+    if (compares) replicas.compare(group, parameters);
   }
 
   static void wait(Shard& shard) {

@@ -107,7 +107,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_RECORDER", "/records"},
                            {"KOLO_TIMELINE", "run.json"},
                            {"KOLO_CHECK_NAN", "1"},
-                           {"KOLO_CHECK_REPLICAS", "100"},
+                           {"KOLO_CHECK_REPLICAS", "100,-embedding*"},
                            {"KOLO_METRICS_FILE", "kolo.prom"},
                            {"KOLO_METRICS_INTERVAL_S", "5"}};
   const Settings settings = load(environment);
@@ -151,7 +151,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.recorder, "/records");
   EXPECT_EQ(settings.timeline, "run.json");
   EXPECT_TRUE(settings.check_nan);
-  EXPECT_EQ(settings.check_replicas, 100);
+  EXPECT_EQ(settings.check_replicas, (ReplicaSetting{100, {"embedding*"}}));
   EXPECT_EQ(settings.metrics_file, "kolo.prom");
   EXPECT_EQ(settings.metrics_interval_s, 5);
   EXPECT_EQ(report(settings).size(), environment.size());
@@ -216,6 +216,48 @@ TEST(Settings, BadValuesNameVariableValueAndRange) {
                                                        "\" (environment); expected seconds in the range "
                                                        "0.001 .. 1000000000");
   }
+}
+
+TEST(Settings, WhenReplicasAreComparedAndWhich) {
+  const auto replicas = [](const std::string& text) { return load({{"KOLO_CHECK_REPLICAS", text}}).check_replicas; };
+  EXPECT_EQ(load({}).check_replicas, (ReplicaSetting{0, {}}));
+  EXPECT_EQ(replicas("first"), (ReplicaSetting{0, {}}));
+  EXPECT_EQ(replicas("off"), (ReplicaSetting{-1, {}}));
+  EXPECT_EQ(replicas("0"), (ReplicaSetting{-1, {}}));
+  EXPECT_EQ(replicas("100"), (ReplicaSetting{100, {}}));
+  EXPECT_EQ(replicas("first,100"), (ReplicaSetting{100, {}}));
+  EXPECT_EQ(replicas("-embedding*"), (ReplicaSetting{0, {"embedding*"}}));
+  EXPECT_EQ(replicas("first,-*.expert.*,-a b"), (ReplicaSetting{0, {"*.expert.*", "a b"}}));
+  EXPECT_EQ(replicas("-a,7,--b"), (ReplicaSetting{7, {"a", "-b"}}));
+  for (const std::string text : {"off", "first", "100", "first,-*.expert.*", "100,-embedding*,-b"}) {
+    EXPECT_EQ(report_of(load({{"KOLO_CHECK_REPLICAS", text}}), "KOLO_CHECK_REPLICAS").value, text);
+  }
+  for (const std::string bad : {"never", "-", "first,", ",first", "1,,2", "5,6", "off,-a", "1000000001", "1.5",
+                                " first", "first,-a\nKOLO_GROUPS=1"}) {
+    EXPECT_EQ(
+        error_of({{"KOLO_CHECK_REPLICAS", bad}}),
+        "KOLO_CHECK_REPLICAS is \"" + bad +
+            "\" (environment); expected words with commas between them: off; or first or a number of steps, from 1 "
+            "to 1000000000, and -PATTERN for names to leave out");
+  }
+}
+
+TEST(Settings, NamesThatAPatternLeavesOut) {
+  const auto compares = [](const std::string& pattern, std::string_view name) {
+    return ReplicaSetting{0, {"none of these", pattern}}.compares(name);
+  };
+  EXPECT_TRUE(ReplicaSetting().compares("layer.weight"));
+  EXPECT_FALSE(compares("layer.weight", "layer.weight"));
+  EXPECT_TRUE(compares("layer", "layer.weight"));
+  EXPECT_TRUE(compares("weight", "layer.weight"));
+  EXPECT_FALSE(compares("*", ""));
+  EXPECT_FALSE(compares("layer*", "layer"));
+  EXPECT_FALSE(compares("*.expert.*", "3.expert.w"));
+  EXPECT_TRUE(compares("*.expert.*", "expert.w"));
+  EXPECT_FALSE(compares("a*b*a", "aabbabba"));
+  EXPECT_TRUE(compares("a*b*a", "aabbabb"));
+  EXPECT_FALSE(compares("*ab", "aab"));
+  EXPECT_TRUE(compares("a?c", "abc"));
 }
 
 TEST(Settings, AnOptionOfNoKnownName) {

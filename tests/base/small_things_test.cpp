@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The clock, hashes, fields of a message, rows that grow in place, scratch memory, and thread names.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -85,6 +88,36 @@ TEST(Hash, GoesOnFromAnEarlierOne) {
   EXPECT_NE(hash_text_quickly("", hash_text_quickly("ab")), hash_text_quickly("b", hash_text_quickly("a")));
   EXPECT_NE(hash_text_quickly("layer1.weight"), hash_text_quickly("layer2.weight"));
   EXPECT_EQ(hash_number(0x0807060504030201), hash_string("\1\2\3\4\5\6\7\x8"));
+}
+
+// XXH64's own values.
+TEST(Hash, OfMuchMemory) {
+  std::array<unsigned char, 1000> data{};
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>((i * 7 + 3) % 251);
+  const std::map<std::size_t, std::array<std::uint64_t, 2>> wanted{
+      {0, {0xef46db3751d8e999, 0xac75fda2929b17ef}},   {1, {0x1f25c8d0bc1f4bb6, 0x79cf94f5ace37fe1}},
+      {3, {0x31d2363f52e564c9, 0x96d2a5e583ddd738}},   {4, {0x9bb64b7d66ee9fda, 0x4a862fbb4b73776e}},
+      {7, {0x9a7b149959ce60d8, 0xddc5cf71d37a6368}},   {8, {0xdab99d95c6f90092, 0xc6e75e2cbd8e07ee}},
+      {12, {0xd52e407833af5133, 0x79b0b158fab0e5d6}},  {31, {0xa2aa5f33cc4a6119, 0x381822f33376d6b6}},
+      {32, {0x23c3c17ef790fd97, 0x9abd315470ac276a}},  {33, {0x50a7cfc7ba588784, 0x72cdd3262f467933}},
+      {63, {0xf1438f15b9ed16e9, 0x4c9df3c09bac575}},   {64, {0x2cd990a1beed6894, 0xe4fdd9fd76860f05}},
+      {100, {0x778e26df8290f456, 0xefa3d41cc67b2690}}, {1000, {0x21f7a7424085ea4, 0x78bf9ef439332363}}};
+  for (const auto& [bytes, hashes] : wanted) {
+    EXPECT_EQ(hash_memory(data.data(), bytes), hashes[0]) << bytes;
+    EXPECT_EQ(hash_memory(data.data(), bytes, 2654435761), hashes[1]) << bytes;
+  }
+}
+
+TEST(Hash, OfMuchMemorySeesEachBit) {
+  std::array<unsigned char, 203> data{};
+  const std::uint64_t before = hash_memory(data.data(), data.size());
+  std::set<std::uint64_t> hashes{before};
+  for (std::size_t bit = 0; bit < 8 * data.size(); ++bit) {
+    data[bit / 8] ^= static_cast<unsigned char>(1U << bit % 8);
+    hashes.insert(hash_memory(data.data(), data.size()));
+    data[bit / 8] ^= static_cast<unsigned char>(1U << bit % 8);
+  }
+  EXPECT_EQ(hashes.size(), 1 + 8 * data.size());
 }
 
 TEST(Fields, ContentsAreFree) {

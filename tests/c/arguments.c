@@ -463,6 +463,7 @@ static void results(kolo_group* world) {
   kolo_named_tensor parameter;
   kolo_result *gathered = NULL, *bytes = NULL;
   const int64_t* splits = NULL;
+  int64_t interval = 0;
   const void* text = NULL;
   size_t size = 0;
 
@@ -489,8 +490,13 @@ static void results(kolo_group* world) {
   WRONG(kolo_broadcast_parameters(NULL, &parameter, 1, 0), "the group is NULL");
   WRONG(kolo_broadcast_parameters(world, NULL, 1, 0), "the list of tensors is NULL");
   WRONG(kolo_broadcast_parameters(world, &parameter, 1, 0), "name");
+  WRONG(kolo_replica_interval(NULL, &interval), "the group is NULL");
+  WRONG(kolo_replica_interval(world, NULL), "the place for the interval is NULL");
+  WRONG(kolo_check_replicas(NULL, NULL, &parameter, 1, 0), "the group is NULL");
+  WRONG(kolo_check_replicas(world, NULL, NULL, 1, 0), "the list of tensors is NULL");
   parameter.name = NULL;
   WRONG(kolo_broadcast_parameters(world, &parameter, 1, 0), "a tensor's name is NULL");
+  WRONG(kolo_check_replicas(world, NULL, &parameter, 1, 0), "a tensor's name is NULL");
 
   OK(kolo_allgather(world, NULL, &tensor, NULL, &gathered, NULL));
   WRONG(kolo_result_tensor(NULL, &read), "the result is NULL");

@@ -278,11 +278,26 @@ static void memory(const place* at) {
   kolo_arena* arena = NULL;
   size_t room = 0, capacity = 0, allocated = 0;
   int32_t answer = 0;
+  int64_t interval = -1;
 
   tensors[0].name = "value";
   tensors[0].tensor = tensor_of(&value, KOLO_FLOAT32, 1);
   OK(kolo_broadcast_parameters(at->world, tensors, 1, at->size - 1));
   CHECK(value == (float)(at->size - 1));
+
+  OK(kolo_replica_interval(at->world, &interval));
+  CHECK(interval == 0);
+  OK(kolo_check_replicas(at->world, NULL, tensors, 1, 0));
+  if (at->size > 1) {
+    if (at->rank == 0) value += 1;
+    CHECK(kolo_check_replicas(at->world, NULL, tensors, 1, -1) == KOLO_MISMATCH);
+    CHECK(strstr(kolo_last_error(), "parameter \"value\" is not the same on all ranks: rank") != NULL);
+    CHECK(kolo_check_replicas(at->world, "mine", tensors, 1, 0) == KOLO_MISMATCH);
+    CHECK(strstr(kolo_last_error(), "not the same on all ranks before the first step: rank") != NULL);
+    CHECK(strstr(kolo_last_error(), "broadcast_parameters") != NULL);
+    CHECK(kolo_check_replicas(at->world, "mine", tensors, 1, 7) == KOLO_MISMATCH);
+    CHECK(strstr(kolo_last_error(), "not the same on all ranks after step 7 (KOLO_CHECK_REPLICAS): rank") != NULL);
+  }
 
   tensor.shape[0] = 6;
   tensor.data = unused;

@@ -386,6 +386,19 @@ def check_others(rank, size):
     kolo.broadcast_parameters(parameters, root=size - 1)
     assert (parameters["w"] == size - 1).all() and (parameters["b"] == size - 1).all()
     kolo.broadcast_parameters([np.zeros(2)], root=0)
+    assert kolo.replica_interval() == 0
+    kolo.check_replicas(parameters, step=0)
+    parameters["b"].flags.writeable = False
+    kolo.check_replicas(parameters, name="mine")
+    if size > 1:
+        differ = {**parameters, "b": np.full(2, float(rank == 0))}
+        for arguments, when in (({}, ""), ({"step": 0}, " before the first step"),
+                                ({"step": 7}, " after step 7 (KOLO_CHECK_REPLICAS)")):
+            try:
+                kolo.check_replicas(differ, **arguments)
+                raise AssertionError("not refused")
+            except kolo.MismatchError as error:
+                assert f'parameter "b" is not the same on all ranks{when}: rank' in str(error), str(error)
     assert kolo.broadcast_object({"epoch": 3, "rank": rank}, root=size - 1) == {"epoch": 3, "rank": size - 1}
     assert kolo.allgather_object((rank, "x" * rank)) == [(r, "x" * r) for r in range(size)]
     assert kolo.broadcast_bytes(b"root" if rank == 0 else None) == b"root"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Looking at a job: recorders while it runs and after, timelines, metrics, and the checks of NaN and of replicas.
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -389,8 +391,9 @@ TEST_F(Looking, ReplicasOfDifferentNumbersAreSaid) {
       [] {
         Model model;
         if (kolo::rank() == 1) model.parameters.pop_back();
-        EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { kolo::check_replicas(model.parameters); }),
-                  "the ranks compare different numbers of parameters");
+        EXPECT_EQ(
+            sentence_of(ErrorCode::mismatch, [&] { kolo::check_replicas(model.parameters); }),
+            "check_replicas: ranks disagree: rank 0 has \"b float32 [1000]\"; rank 1 has nothing (the list is over)");
       },
       options());
 }
@@ -413,6 +416,151 @@ TEST_F(Looking, OptimizersCompareReplicasEverySoManySteps) {
                   "values than ranks 0 and 2");
       },
       options().with_setting("KOLO_CHECK_REPLICAS", "3"));
+}
+
+/// The sentence of ranks that begin unequal.
+std::string unequal(const std::string& name, const std::string& who) {
+  return "parameter \"" + name + "\" is not the same on all ranks before the first step: " + who +
+         ". Give all ranks the values of one (broadcast_parameters), or leave out what is to differ "
+         "(KOLO_CHECK_REPLICAS=first,-PATTERN)";
+}
+
+TEST_F(Looking, RanksThatBeginUnequalAreToldBeforeTheFirstStep) {
+  kolo::run_local(
+      3,
+      [] {
+        Model model;
+        if (kolo::rank() == 1) model.a[7] = 5;
+        const std::vector<float> before = model.b;
+        kolo::Sgd sgd(model.parameters, {/*learning_rate=*/0.1});
+        kolo::DistributedOptimizer optimizer(sgd, model.parameters);
+        for (int tries = 0; tries < 2; ++tries) {
+          std::fill(model.grad_b.begin(), model.grad_b.end(), 1.0F);
+          EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { optimizer.step(); }),
+                    unequal("a", "rank 1 holds other values than ranks 0 and 2"));
+          EXPECT_EQ(model.b, before);
+        }
+        kolo::broadcast_parameters(model.parameters);
+        EXPECT_TRUE(optimizer.step());
+        if (kolo::rank() == 1) model.a[7] = 6;  // nobody looks again
+        EXPECT_TRUE(optimizer.step());
+      },
+      options());
+}
+
+TEST_F(Looking, EachWayToStepComparesFirst) {
+  kolo::run_local(
+      2,
+      [] {
+        const auto sentence = [](const auto& step) {
+          Model model;
+          model.b[1] = static_cast<float>(kolo::rank());
+          kolo::Sgd sgd(model.parameters, {/*learning_rate=*/0.1});
+          kolo::DistributedOptimizer optimizer(sgd, model.parameters);
+          return sentence_of(ErrorCode::mismatch, [&] { step(optimizer); });
+        };
+        const std::string wanted = unequal("b", "ranks 0 and 1 hold different values");
+        kolo::LossScaler scaler;
+        EXPECT_EQ(sentence([](auto& optimizer) { optimizer.step(std::size_t{3}); }), wanted);
+        EXPECT_EQ(sentence([&](auto& optimizer) { optimizer.step(scaler); }), wanted);
+        EXPECT_EQ(scaler.skipped(), 0);
+      },
+      options());
+}
+
+TEST_F(Looking, BitsAreComparedBeforeTheFirstStep) {
+  const auto step_from = [](float a) {
+    Model model;
+    model.a[3] = a;
+    kolo::Sgd sgd(model.parameters, {/*learning_rate=*/0.1});
+    kolo::DistributedOptimizer optimizer(sgd, model.parameters);
+    optimizer.step();
+  };
+  kolo::run_local(
+      2,
+      [&] {
+        step_from(std::numeric_limits<float>::quiet_NaN());  // equal bits are equal
+        EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { step_from(kolo::rank() == 0 ? 0.0F : -0.0F); }),
+                  unequal("a", "ranks 0 and 1 hold different values"));
+      },
+      options());
+}
+
+TEST_F(Looking, WhatIsToDifferIsLeftOut) {
+  for (const std::string setting : {"first,-a", "off", "2,-*", "-b,-?,-a*"}) {
+    kolo::run_local(
+        2,
+        [] {
+          Model model;
+          model.a[0] = static_cast<float>(kolo::rank());
+          kolo::Sgd sgd(model.parameters, {/*learning_rate=*/0.1});
+          kolo::DistributedOptimizer optimizer(sgd, model.parameters);
+          for (int step = 0; step < 3; ++step) EXPECT_TRUE(optimizer.step());
+        },
+        options().with_setting("KOLO_CHECK_REPLICAS", setting));
+  }
+  kolo::run_local(
+      2,
+      [] {
+        Model model;
+        model.a[0] = model.b[0] = static_cast<float>(kolo::rank());
+        kolo::Sgd sgd(model.parameters, {/*learning_rate=*/0.1});
+        kolo::DistributedOptimizer optimizer(sgd, model.parameters);
+        EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { optimizer.step(); }),
+                  unequal("b", "ranks 0 and 1 hold different values"));
+      },
+      options().with_setting("KOLO_CHECK_REPLICAS", "first,-a"));
+}
+
+// Each rank steps them on two threads, and nothing says in which order the first steps begin.
+TEST_F(Looking, OptimizersOfTwoThreadsAreComparedEachWithItself) {
+  kolo::run_local(
+      2,
+      [] {
+        Model first, second;
+        for (kolo::Parameter& parameter : second.parameters) parameter.name += "'";
+        second.a[0] = 4;
+        kolo::Sgd one(first.parameters, {/*learning_rate=*/0.1}), two(second.parameters, {/*learning_rate=*/0.1});
+        kolo::DistributedOptimizer steps_one(one, first.parameters), steps_two(two, second.parameters);
+        const auto train = [](auto& optimizer) {
+          for (int step = 0; step < 3; ++step) EXPECT_TRUE(optimizer.step());
+        };
+        const bool is_first = kolo::rank() == 0;
+        std::thread other([&] { train(is_first ? steps_one : steps_two); });
+        train(is_first ? steps_two : steps_one);
+        other.join();
+      },
+      options());
+}
+
+TEST_F(Looking, RanksThatHaveJoinedAreNotCompared) {
+  kolo::run_local(
+      3,
+      [] {
+        Model model;
+        if (kolo::rank() == 0) model.a[7] = 5;
+        kolo::Sgd sgd(model.parameters, {/*learning_rate=*/0.1});
+        kolo::DistributedOptimizer optimizer(sgd, model.parameters);
+        if (kolo::rank() != 0) {
+          EXPECT_TRUE(optimizer.step());
+        }
+        kolo::join();
+      },
+      options());
+  kolo::run_local(
+      3,
+      [] {
+        Model model;
+        if (kolo::rank() == 2) model.a[7] = 5;
+        kolo::Sgd sgd(model.parameters, {/*learning_rate=*/0.1});
+        kolo::DistributedOptimizer optimizer(sgd, model.parameters);
+        if (kolo::rank() != 0) {
+          EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { optimizer.step(); }),
+                    unequal("a", "ranks 1 and 2 hold different values"));
+        }
+        kolo::join();
+      },
+      options());
 }
 
 }  // namespace

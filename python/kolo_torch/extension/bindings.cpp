@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,11 +80,12 @@ TensorView memory_of(const at::Tensor& tensor) {
 }
 
 /// Throws where the ranks of the group hold different values of these tensors, which are dense.
-void check_replicas(const ProcessGroupKolo& self, const std::string& caller, const std::vector<std::string>& names,
-                    const std::vector<at::Tensor>& tensors, std::int64_t step) {
+/// Without a collective's name in the order of such calls.
+void check_replicas(const ProcessGroupKolo& self, const std::string& caller, const std::optional<std::string>& name,
+                    const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors, std::int64_t step) {
   std::vector<Parameter> parameters;
   for (std::size_t i = 0; i < names.size(); ++i) parameters.push_back({names[i], memory_of(tensors[i])});
-  translated(caller, [&] { detail::check_replicas_after(self.group(), parameters, step); });
+  translated(caller, [&] { detail::check_replicas_at(self.group(), name, parameters, step); });
 }
 
 py::dict place(const ProcessGroupKolo& self) {
@@ -111,8 +113,8 @@ PYBIND11_MODULE(_C, module) {
       .def("counters", &counters)
       .def("place", &place)
       .def("replica_interval", [](const ProcessGroupKolo& self) { return detail::replica_interval(self.group()); })
-      .def("check_replicas", &check_replicas, py::arg("caller"), py::arg("names"), py::arg("tensors"),
-           py::arg("step"), unlocked)
+      .def("check_replicas", &check_replicas, py::arg("caller"), py::arg("name"), py::arg("names"),
+           py::arg("tensors"), py::arg("step"), unlocked)
       .def(
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)

@@ -114,7 +114,7 @@ def _watch_replicas(every: int) -> None:
     """KOLO_CHECK_REPLICAS: compares the parameters of each DistributedDataParallel model whose group is Kolo's, before
     the forward pass that follows every so many steps. Once a process."""
     global _watches_replicas
-    if every == 0 or _watches_replicas:
+    if every <= 0 or _watches_replicas:
         return
     _watches_replicas = True
     steps: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
@@ -129,17 +129,20 @@ def _watch_replicas(every: int) -> None:
         backend = backend_of(model.process_group)
         if done == 0 or done % every != 0 or backend is None:
             return
-        _compare_replicas(backend, "DistributedDataParallel", model.module.named_parameters(), done)
+        _compare_replicas(backend, "DistributedDataParallel", None, model.module.named_parameters(), done)
 
     torch.nn.modules.module.register_module_forward_pre_hook(before_forward)
 
 
 def _compare_replicas(
-    backend: ProcessGroupKolo, caller: str, parameters: Iterable[tuple[str, torch.nn.Parameter]], step: int
+    backend: ProcessGroupKolo, caller: str, name: str | None, parameters: Iterable[tuple[str, torch.nn.Parameter]],
+    step: int,
 ) -> None:
-    """Raises RuntimeError on all ranks where those that are trained differ."""
+    """Raises RuntimeError on all ranks where those that are trained differ, after this step or before the first (0).
+    Without a collective's name all ranks make such calls in the same order."""
     trained = [(name, p) for name, p in parameters if p.requires_grad and p.device.type in _DEVICES]
-    backend.check_replicas(caller, [name for name, _ in trained], [p.detach().contiguous() for _, p in trained], step)
+    names, values = [one for one, _ in trained], [p.detach().contiguous() for _, p in trained]
+    backend.check_replicas(caller, name, names, values, step)
 
 
 def _leave_worlds_at_exit() -> None:

@@ -461,6 +461,7 @@ class _Gradients:
         self.left: dict[torch.nn.Parameter, tuple[torch.Tensor, int]] = {}  # as `step` and `zero_grad` have left them
         self.hooks: dict[torch.nn.Parameter, Any] = {}
         self.steps = 0
+        self.has_compared = False  # the ranks' parameters
         weakref.finalize(self, _let_go, self.hooks, self.in_flight).atexit = False
         _all_gradients.add(self)
 
@@ -564,15 +565,25 @@ class _Gradients:
         self.synchronized = {}
         self.left = {p: (p.grad, p.grad._version) for p in parameters if p.grad is not None}
 
+    def begin_step(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Before the first: all ranks must begin with the same parameters."""
+        if not self.has_compared and _backend().replica_interval() >= 0:
+            self._compare_replicas(parameters)
+        self.has_compared = True
+
     def end_step(self, parameters: list[torch.nn.Parameter]) -> None:
-        """What KOLO_CHECK_REPLICAS asks for."""
         self.note_as_left(parameters)
         self.steps += 1
         every = _backend().replica_interval()
-        if every != 0 and self.steps % every == 0:
-            self.take(parameters)
-            named = [(self.names[p], p) for p in parameters]
-            kolo_torch._compare_replicas(_backend(), "DistributedOptimizer", named, self.steps)
+        if every > 0 and self.steps % every == 0:
+            self._compare_replicas(parameters)
+
+    def _compare_replicas(self, parameters: list[torch.nn.Parameter]) -> None:
+        self.take(parameters)
+        named = [(self.names[p], p) for p in parameters]
+        if named:  # the first name tells this optimizer from others
+            collective = f"DistributedOptimizer.{named[0][0]} (replicas)"
+            kolo_torch._compare_replicas(_backend(), "DistributedOptimizer", collective, named, self.steps)
 
     def reduce_loss(self, loss: Any) -> Any:
         if not isinstance(loss, (torch.Tensor, float)):
@@ -646,6 +657,7 @@ class _Distributed:
         """With a closure, each time that this is called its gradients are reduced, and so is the loss, by which the
         optimizer may decide: all ranks decide alike. It is what `step` returns."""
         gradients = self._kolo_gradients()
+        gradients.begin_step(_parameters_of(self))
 
         def reducing_closure() -> Any:
             gradients.synchronized = {}
