@@ -155,7 +155,7 @@ UniqueFd create_file(const std::string& path, mode_t mode) {
   return file;
 }
 
-void replace_file(const std::string& path, std::string_view content) {
+Replacement::Replacement(const std::string& path) : path_(path) {
   struct stat about {};
   if (::lstat(path.c_str(), &about) == 0) {
     if (!S_ISREG(about.st_mode)) fail(path, std::string("is ") + kind_of(about.st_mode) + ", no regular file");
@@ -164,26 +164,41 @@ void replace_file(const std::string& path, std::string_view content) {
   }
   // What others have put under such a name stays there: the next number is taken.
   constexpr int kAttempts = 100;
-  UniqueFd file;
-  std::string beside;
-  for (int number = 0; !file; ++number) {
-    beside = path + "." + std::to_string(::getpid()) + "." + std::to_string(number) + ".new";
-    file.reset(open_at(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
-    if (!file && (errno != EEXIST || number == kAttempts)) fail(beside, "open", errno);
+  for (int number = 0; !file_; ++number) {
+    beside_ = path + "." + std::to_string(::getpid()) + "." + std::to_string(number) + ".new";
+    file_.reset(open_at(beside_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
+    if (!file_ && (errno != EEXIST || number == kAttempts)) fail(beside_, "open", errno);
   }
-  const char* call = "write";
-  int error = write_all(file.get(), content);
-  if (error == 0 && ::close(file.release()) != 0) {  // some file systems tell only here that the disk is full
-    call = "close";
-    error = errno;
-  }
-  if (error == 0 && ::rename(beside.c_str(), path.c_str()) != 0) {
-    call = "rename";
-    error = errno;
-  }
-  if (error == 0) return;
-  static_cast<void>(::unlink(beside.c_str()));
-  fail(path, call, error);
+}
+
+Replacement::~Replacement() {
+  if (!beside_.empty()) static_cast<void>(::unlink(beside_.c_str()));
+}
+
+void Replacement::write(std::string_view content) {
+  if (const int error = write_all(file_.get(), content); error != 0) fail(path_, "write", error);
+}
+
+void Replacement::commit(Lasts lasts) {
+  if (lasts == Lasts::yes && ::fsync(file_.get()) != 0) fail(path_, "fsync", errno);
+  if (::close(file_.release()) != 0) fail(path_, "close", errno);  // some file systems tell here of a full disk
+  if (::rename(beside_.c_str(), path_.c_str()) != 0) fail(path_, "rename", errno);
+  beside_.clear();
+  if (lasts == Lasts::no) return;
+  const std::size_t slash = path_.rfind('/');
+  sync_folder(slash == std::string::npos ? "." : path_.substr(0, slash + 1));
+}
+
+void replace_file(const std::string& path, std::string_view content) {
+  Replacement file(path);
+  file.write(content);
+  file.commit();
+}
+
+void sync_folder(const std::string& path) {
+  const UniqueFd folder(open_at(path, O_RDONLY | O_DIRECTORY));
+  if (!folder) fail(path, "open", errno);
+  if (::fsync(folder.get()) != 0) fail(path, "fsync", errno);
 }
 
 int write_all(int fd, std::string_view content) noexcept {

@@ -13,7 +13,8 @@
 // /proc and /sys is read by those who know it.) Errors are `Error` (io): "<path>: <what is wrong>", with the path
 // escaped. All functions may be called from any thread.
 //
-// It needs nothing of `base` but quote.cpp and unique_fd.cpp: libraries beside libkolo compile these three, too.
+// It needs nothing of `base` but check.cpp, quote.cpp and unique_fd.cpp: libraries beside libkolo compile these four,
+// too.
 #pragma once
 
 #include <sys/types.h>
@@ -52,9 +53,27 @@ enum class Start { empty, append };
 [[nodiscard]] UniqueFd open_to_write(const std::string& path, Start start);
 /// A new file. Throws Error (io), also where something has that name, be it a link that leads nowhere.
 [[nodiscard]] UniqueFd create_file(const std::string& path, mode_t mode = 0666);
-/// Gives the file this content. Other processes see the old content or the new one. It is written under a name of its
-/// own beside `path` (`<path>.<process>.<number>.new`), which is gone if this throws Error (io).
+/// New content for a file. Other processes see the old content or the new one. It is written under a name of its own
+/// beside `path` (`<path>.<process>.<number>.new`), which is gone if this ends without `commit`. All throw Error (io).
+class Replacement {
+ public:
+  explicit Replacement(const std::string& path);
+  ~Replacement();
+  Replacement(const Replacement&) = delete;
+  Replacement& operator=(const Replacement&) = delete;
+  void write(std::string_view content);
+  /// Waits until what was written, and then its new name, are on the disk; else a loss of power may leave the old.
+  enum class Lasts { no, yes };
+  void commit(Lasts lasts = Lasts::no);
+
+ private:
+  std::string path_, beside_;
+  UniqueFd file_;
+};
+/// A `Replacement` of this content, committed.
 void replace_file(const std::string& path, std::string_view content);
+/// Waits until what was made, renamed and removed in the folder is on the disk. Throws Error (io).
+void sync_folder(const std::string& path);
 
 /// Writes all of it. 0, or the error's number; then some of it may be written. Where the file would become longer than
 /// the process's limit (ulimit -f), the error is EFBIG, and no SIGXFSZ ends the process.

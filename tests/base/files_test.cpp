@@ -163,6 +163,23 @@ TEST_F(Files, ReplacingLeavesTheOldContentOrTheNewAndNothingBeside) {
   EXPECT_EQ(error_of([&] { replace_file(at("nowhere/file"), "x"); }).substr(0, 4), "io: ");
 }
 
+TEST_F(Files, AReplacementInPiecesIsThereOnceItIsCommitted) {
+  const std::vector<std::string> before = names();
+  {
+    Replacement dropped(at("file"));
+    dropped.write("half");
+    EXPECT_EQ(content_of(at("file")), "content");
+  }
+  EXPECT_EQ(names(), before);
+  Replacement kept(at("file"));
+  kept.write("in ");
+  kept.write("pieces");
+  kept.commit(Replacement::Lasts::yes);
+  EXPECT_EQ(content_of(at("file")), "in pieces");
+  EXPECT_EQ(names(), before);
+  EXPECT_EQ(error_of([&] { sync_folder(at("file")); }), "io: " + at("file") + ": open: Not a directory");
+}
+
 // A link that somebody has put there before would have its target overwritten.
 TEST_F(Files, ALinkUnderTheNameOfTheNewFileIsLeftAlone) {
   const std::string beside = at("file") + "." + std::to_string(::getpid()) + ".0.new";
