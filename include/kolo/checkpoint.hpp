@@ -6,15 +6,19 @@
 //     kolo::save_checkpoint("run/step-100", net.parameters(), optimizer);
 //     kolo::load_checkpoint("run/step-100", net.parameters(), optimizer);
 //
-// `optimizer` is an `Sgd` or an `AdamW`, or a class of yours with `std::vector<NamedView> state()`; a
-// `DistributedOptimizer` around one; or a `ShardedOptimizer` of one. It is saved under the same names in all of these
-// cases.
+// `optimizer` is an `Sgd` or an `AdamW`, or a class of yours with `std::vector<NamedView> state()`
+// (kolo/optimizer_state.hpp says more); a `DistributedOptimizer` around one; or a `ShardedOptimizer` of one. It is
+// saved under the same names in all of these cases. A save changes nothing: the training goes on as if there had been
+// none.
 //
 // A checkpoint is a folder. "part-<rank>.safetensors" holds what that rank wrote, in the format of
 // https://github.com/huggingface/safetensors: "parameters/<name>", "optimizer/<name of the state>",
 // "loss_scaler/<name>", "program/<name>". "index.json" says where each tensor lies, and has an XXH64 hash of each MiB.
-// A tensor that is the same on all ranks is written once; the ranks divide these tensors among them. A piece of a
-// sharded state is written by its owner, in one row, and the index says which elements it holds.
+// Each tensor comes whole from one rank. Those that must be the same on all ranks (the parameters that the optimizer
+// steps, its replicated state, the loss scaler, the program's values) are compared first, by a hash, and divided among
+// the ranks. Buffers (the other tensors of the list, as running means, which each rank may compute from its own
+// batches) are rank 0's. A piece of a sharded state is written by its owner, in one row, and the index says which
+// elements it holds; of a number that goes with pieces (a step count of each parameter) rank 0's is written.
 //
 // The folder must be on a file system that all ranks see, as one folder under the same path: the disk of a single host,
 // or a shared file system. (With a disk for each host, saving fails, with a sentence that says so.) An existing
@@ -36,6 +40,7 @@
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/export.hpp>
 #include <kolo/loss_scaler.hpp>
+#include <kolo/optimizer_state.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/sharded_optimizer.hpp>
 #include <kolo/types.hpp>
@@ -49,8 +54,9 @@ struct CheckpointOptions {
   /// The program's own tensors and numbers, the same on every rank: read by a save, overwritten by a load. Names
   /// differ.
   std::vector<NamedView> values;
-  /// How long a rank waits until the slowest has read or written its part. Then it is a fatal error.
-  std::chrono::nanoseconds timeout = std::chrono::hours(1);
+  /// How long a rank may go without progress (64 MiB read, or written and flushed) before it is a fatal error;
+  /// `KOLO_TIMEOUT_S` when empty. A save or load as a whole may take as long as it needs.
+  std::optional<std::chrono::nanoseconds> timeout;
 
   CheckpointOptions& with_loss_scaler(LossScaler& scaler) & {
     loss_scaler = &scaler;
@@ -75,35 +81,64 @@ struct CheckpointOptions {
 
 namespace detail {
 
+/// Which ranks have a tensor of a checkpoint, and whose is saved.
+enum class Held : std::uint8_t {
+  alike,            ///< all, with the same values: any rank's
+  apart,            ///< all, perhaps with different values (a buffer): rank 0's
+  piece,            ///< each has a piece: all of them
+  with_some_pieces  ///< those that have a piece of its parameter, with the same values; rank 0 always does: rank 0's
+};
+
 /// A tensor of a checkpoint, or the piece of it that lies on this rank.
 struct CheckpointEntry {
   std::string name;
-  TensorView view;
-  Shape shape;                        ///< of the whole tensor
-  std::optional<std::int64_t> first;  ///< of a piece: its first element; empty: every rank has all of it
+  ConstTensorView view;
+  Shape shape;  ///< of the whole tensor
+  Held held;
+  std::int64_t first = 0;  ///< of a piece: its first element
 };
 using CheckpointEntries = std::vector<CheckpointEntry>;
 
 /// `pieces`: where in their parameter lie those that the state "<kind>/<piece's name>" is of; or, of a piece named
-/// "<kind>/<parameter>", that state alone.
-KOLO_API CheckpointEntries checkpoint_entries(Span<const Parameter> parameters, Span<const NamedView> state,
-                                              Span<const Parameter> pieces, const CheckpointOptions& options);
+/// "<kind>/<parameter>", that state alone. `stepped`: whose values the optimizer steps, besides those with a gradient.
+KOLO_API CheckpointEntries checkpoint_entries(Span<const Parameter> parameters, Span<const ConstNamedView> state,
+                                              Span<const Parameter> pieces, Span<const Parameter> stepped,
+                                              const CheckpointOptions& options);
+/// Where a load writes the same entries.
+KOLO_API std::vector<TensorView> checkpoint_targets(Span<const Parameter> parameters, Span<const NamedView> state,
+                                                    const CheckpointOptions& options);
 KOLO_API void save_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
-                              std::chrono::nanoseconds timeout);
+                              const CheckpointOptions& options);
 KOLO_API void load_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
-                              std::chrono::nanoseconds timeout);
+                              Span<const TensorView> targets, const CheckpointOptions& options);
 
-/// An optimizer with `state()`, and, where ranks have pieces of it, with `places()`.
+/// `places()` and `parameters()`, if the optimizer has them.
 template <class Optimizer>
-auto checkpoint_entries_of(Span<const Parameter> parameters, Optimizer& optimizer, const CheckpointOptions& options,
-                           int)
-    -> decltype(checkpoint_entries(parameters, optimizer.state(), optimizer.places(), options)) {
-  return checkpoint_entries(parameters, optimizer.state(), optimizer.places(), options);
+auto places_of(const Optimizer& optimizer, int) -> decltype(Span<const Parameter>(optimizer.places())) {
+  return optimizer.places();
 }
 template <class Optimizer>
-CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, Optimizer& optimizer,
-                                        const CheckpointOptions& options, long) {
-  return checkpoint_entries(parameters, optimizer.state(), {}, options);
+Span<const Parameter> places_of(const Optimizer& /*optimizer*/, long) {
+  return {};
+}
+template <class Optimizer>
+auto stepped_by(const Optimizer& optimizer, int) -> decltype(optimizer.parameters()) {
+  return optimizer.parameters();
+}
+template <class Optimizer>
+Span<const Parameter> stepped_by(const Optimizer& /*optimizer*/, long) {
+  return {};
+}
+template <class Optimizer>
+CheckpointEntries entries_with(Span<const Parameter> parameters, const Optimizer& optimizer,
+                               Span<const ConstNamedView> state, const CheckpointOptions& options) {
+  const auto& stepped = stepped_by(optimizer, 0);
+  return checkpoint_entries(parameters, state, places_of(optimizer, 0), stepped, options);
+}
+template <class Optimizer>
+CheckpointEntries entries_to_save(Span<const Parameter> parameters, Optimizer& optimizer,
+                                  const CheckpointOptions& options) {
+  return entries_with(parameters, optimizer, state_of(optimizer, 0), options);
 }
 
 }  // namespace detail
@@ -114,20 +149,20 @@ CheckpointEntries checkpoint_entries_of(Span<const Parameter> parameters, Optimi
 /// `path` are made. Returns, on all ranks, when the new checkpoint is on the disk.
 ///
 /// Collective: every rank of the group calls it between steps, at the same place, with the same path and lists. With a
-/// `ShardedOptimizer` the group is the optimizer's. Values of `parameters` must be the same on all ranks: one rank's
-/// are written. Memory is that of the CPU. The memory of the tensors is not copied. One save or load at a time in a
-/// group.
+/// `ShardedOptimizer` the group is the optimizer's. Memory is that of the CPU. The memory of the tensors is not copied.
+/// One save or load at a time in a group.
 ///
 /// Throws `Error`, the same on every rank, with the sentence of the rank that failed; an old checkpoint stays as it
-/// was, and the job goes on: io if a file cannot be written (a full disk, no permission), or if `path` exists and is no
-/// checkpoint; invalid_argument for names that are empty, repeated or not UTF-8; unsupported for memory of a device;
-/// mismatch if ranks disagree about path, names, types, shapes or numbers, or if not all pieces of a sharded state are
-/// there. Also what collectives throw; after a fatal error the checkpoint may have been completed.
+/// was, and the job goes on: io if a file cannot be written (a full disk, no permission), or if `path` exists and is
+/// something else than a checkpoint of Kolo's or an empty folder (a link, a folder with a file that Kolo has not
+/// written): nothing of anybody else's is removed; invalid_argument for names that are empty, repeated or not UTF-8;
+/// unsupported for memory of a device; mismatch if ranks disagree about path, names, types, shapes or values, or if not
+/// all pieces of a sharded state are there. Also what collectives throw; after a fatal error the checkpoint may have
+/// been completed.
 template <class Optimizer>
 void save_checkpoint(const Group& group, const std::string& path, Span<const Parameter> parameters,
                      Optimizer& optimizer, const CheckpointOptions& options = {}) {
-  detail::save_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options, 0),
-                          options.timeout);
+  detail::save_checkpoint(group, path, detail::entries_to_save(parameters, optimizer, options), options);
 }
 template <class Optimizer>
 void save_checkpoint(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
@@ -147,8 +182,10 @@ void save_checkpoint(const std::string& path, Span<const Parameter> parameters, 
 template <class Optimizer>
 void load_checkpoint(const Group& group, const std::string& path, Span<const Parameter> parameters,
                      Optimizer& optimizer, const CheckpointOptions& options = {}) {
-  detail::load_checkpoint(group, path, detail::checkpoint_entries_of(parameters, optimizer, options, 0),
-                          options.timeout);
+  const std::vector<NamedView> state = detail::begin_load(optimizer, 0);
+  detail::load_checkpoint(group, path, detail::entries_with(parameters, optimizer, detail::read_only(state), options),
+                          detail::checkpoint_targets(parameters, state, options), options);
+  detail::end_load(optimizer, 0);
 }
 template <class Optimizer>
 void load_checkpoint(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
@@ -180,7 +217,7 @@ class KOLO_API CheckpointWriter {
   void save(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
             const CheckpointOptions& options = {}) {
     wait();
-    start(path, detail::checkpoint_entries_of(parameters, optimizer, options, 0), options.timeout);
+    start(path, detail::entries_to_save(parameters, optimizer, options), options);
   }
   /// Returns when the last save is on the disk; at once, if there is none. Throws its `Error`, once: as
   /// `save_checkpoint`.
@@ -189,7 +226,7 @@ class KOLO_API CheckpointWriter {
   [[nodiscard]] bool is_writing() const noexcept;
 
  private:
-  void start(const std::string& path, const detail::CheckpointEntries& entries, std::chrono::nanoseconds timeout);
+  void start(const std::string& path, const detail::CheckpointEntries& entries, const CheckpointOptions& options);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

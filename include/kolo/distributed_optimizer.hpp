@@ -23,6 +23,7 @@
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
 #include <kolo/loss_scaler.hpp>
+#include <kolo/optimizer_state.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
@@ -131,10 +132,13 @@ class KOLO_API GradientReducer {
   [[nodiscard]] bool unscale(double scale);
   /// Tells the engine that the step has ended. Call it after the optimizer's own step.
   void end_step();
-  /// The errors of compression that later steps still add, to be saved or overwritten: this rank's pieces (`piece_of`)
-  /// in float32, "compression/<parameter>". Collective, between steps. Empty without compression. The views are of this
-  /// object's own memory.
-  [[nodiscard]] std::vector<NamedView> state();
+  /// The errors of compression that later steps still add: this rank's pieces (`piece_of`) in float32,
+  /// "compression/<parameter>". Copies, valid until the next call of this or of `begin_load`. Collective, between
+  /// steps. Empty without compression.
+  [[nodiscard]] std::vector<ConstNamedView> state() const;
+  /// The same to be overwritten by a load, which `end_load` ends (kolo/optimizer_state.hpp). Local, between steps.
+  [[nodiscard]] std::vector<NamedView> begin_load();
+  void end_load();
   /// Where in the parameters' values those pieces would lie, under the same names.
   [[nodiscard]] Span<const Parameter> places() const;
   /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
@@ -288,10 +292,16 @@ class DistributedOptimizer {
   /// The optimizer that it was made around.
   [[nodiscard]] Optimizer& optimizer() const noexcept { return *optimizer_; }
   /// For checkpoints: the optimizer's state (`optimizer().state()`) and `GradientReducer::state`; and its places.
-  [[nodiscard]] std::vector<NamedView> state() {
-    std::vector<NamedView> all = optimizer_->state(), lost = reducer_.state();
-    for (NamedView& one : lost) all.push_back(std::move(one));
-    return all;
+  [[nodiscard]] std::vector<ConstNamedView> state() const {
+    return detail::joined(detail::state_of(*optimizer_, 0), reducer_.state());
+  }
+  /// Where a load writes (kolo/optimizer_state.hpp).
+  [[nodiscard]] std::vector<NamedView> begin_load() {
+    return detail::joined(detail::begin_load(*optimizer_, 0), reducer_.begin_load());
+  }
+  void end_load() {
+    detail::end_load(*optimizer_, 0);
+    reducer_.end_load();
   }
   [[nodiscard]] Span<const Parameter> places() const { return reducer_.places(); }
 

@@ -232,12 +232,18 @@ class KOLO_API DistributedOptimizer {
   /// between steps; otherwise as the constructor.
   void rebuild();
 
-  /// The optimizer's state for `kolo::save_checkpoint`, `load_checkpoint` and `CheckpointWriter`, to be read or
-  /// overwritten: of SGD, Adam, AdamW, RMSprop or Adagrad (else `Error`, unsupported). "step" (int64), the tensors as
-  /// LibTorch names them ("exp_avg/<parameter>"), and numbers among the options ("options/<group>/lr"). What LibTorch
-  /// makes in the first step is made now, of zeros. Views are valid until the next step. With compression, which makes
-  /// it collective, what `GradientReducer::state` and `places` say, too.
-  [[nodiscard]] std::vector<NamedView> state();
+  /// The optimizer's state for `kolo::save_checkpoint` and `CheckpointWriter`, to be read: of SGD, Adam, AdamW, RMSprop
+  /// or Adagrad (else `Error`, unsupported). Tensors and step counts as LibTorch names them ("exp_avg/<parameter>",
+  /// "step/<parameter>" of int64), "has_momentum/<parameter>" (bool) of SGD with momentum, and numbers among the
+  /// options ("options/<group>/lr"). LibTorch makes a parameter's state in its first step; until then views are of a
+  /// copy of what it will begin as, and the optimizer has none. With compression, which makes it collective, what
+  /// `GradientReducer::state` and `places` say, too. Views are valid until the next call and the next step.
+  [[nodiscard]] std::vector<ConstNamedView> state() const;
+  /// Where `kolo::load_checkpoint` writes, and what it calls then (kolo/optimizer_state.hpp).
+  [[nodiscard]] std::vector<NamedView> begin_load();
+  void end_load();
+  /// The values of those that it steps.
+  [[nodiscard]] std::vector<kolo::Parameter> parameters() const;
   [[nodiscard]] Span<const kolo::Parameter> places() const;
 
   /// How many of this step's gradients have been submitted, and how many of those have been reduced.
@@ -327,7 +333,10 @@ class KOLO_API ShardedOptimizer {
 
   /// For checkpoints: see `DistributedOptimizer::state`, whose names these are, and `kolo::ParameterShards`. A
   /// checkpoint that one of the two has saved is read by the other (without `master_weights`), at any number of ranks.
-  [[nodiscard]] std::vector<NamedView> state();
+  [[nodiscard]] std::vector<ConstNamedView> state() const;
+  [[nodiscard]] std::vector<NamedView> begin_load();
+  void end_load();
+  [[nodiscard]] std::vector<kolo::Parameter> parameters() const;
   [[nodiscard]] Span<const kolo::Parameter> places() const;
 
   [[nodiscard]] std::size_t started() const;
@@ -408,6 +417,7 @@ class KOLO_API Engine {
 /// kolo::libtorch::views(*model), optimizer)`. Valid as long as the tensors keep their memory, which must have no gaps
 /// (else `Error`, invalid_argument).
 [[nodiscard]] KOLO_API std::vector<kolo::Parameter> views(const torch::nn::Module& module);
+[[nodiscard]] KOLO_API std::vector<kolo::Parameter> views(const NamedTensors& tensors);
 
 /// @name tensors
 /// Kolo's collectives on tensors. In-place calls take any tensor, views and strides included; asynchronous calls need a

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <kolo/export.hpp>
+#include <kolo/optimizer_state.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
 
@@ -55,11 +56,15 @@ class KOLO_API LossScaler {
   /// How many steps were skipped in all.
   [[nodiscard]] std::int64_t skipped() const noexcept { return skipped_; }
 
-  /// What a later step depends on, to be saved or overwritten: "scale" (float64), "good_steps", "tolerated" and
-  /// "skipped" (int64). The views are of this object's own memory.
+  /// What a later step depends on, to be read, or overwritten by a load: "scale" (float64), "good_steps", "tolerated"
+  /// and "skipped" (int64). The views are of this object's own memory.
+  [[nodiscard]] std::vector<ConstNamedView> state() const;
   [[nodiscard]] std::vector<NamedView> state();
 
  private:
+  template <class View, class Self>
+  static std::vector<View> views_of(Self& self);
+
   LossScalerOptions options_;
   double scale_;
   std::int64_t good_steps_ = 0;  // since the last overflow, or since it was doubled

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <kolo/export.hpp>
+#include <kolo/optimizer_state.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
@@ -72,12 +73,16 @@ class KOLO_API Sgd {
   /// From the next step on. Throws `Error` (invalid_argument) when negative or not a number.
   void set_learning_rate(double value);
 
-  /// Everything that a later step depends on besides values and gradients, to be read, saved or overwritten:
+  /// Everything that a later step depends on besides values and gradients, to be read, or overwritten by a load:
   /// hyperparameters (float64 and bool scalars), "steps" (int64), and "momentum/<parameter>" where there is momentum.
   /// The views are of this object's own memory: valid until it is moved or destroyed.
+  [[nodiscard]] std::vector<ConstNamedView> state() const;
   [[nodiscard]] std::vector<NamedView> state();
 
  private:
+  template <class View, class Self>
+  static std::vector<View> views_of(Self& self);
+
   std::vector<Parameter> parameters_;  // those with a gradient
   SgdOptions options_;
   std::int64_t steps_ = 0;
@@ -133,9 +138,13 @@ class KOLO_API AdamW {
   void set_learning_rate(double value);
 
   /// As `Sgd::state()`: hyperparameters, "steps" (int64), "mean/<parameter>" and "square/<parameter>" (m and v).
+  [[nodiscard]] std::vector<ConstNamedView> state() const;
   [[nodiscard]] std::vector<NamedView> state();
 
  private:
+  template <class View, class Self>
+  static std::vector<View> views_of(Self& self);
+
   std::vector<Parameter> parameters_;  // those with a gradient
   AdamWOptions options_;
   std::int64_t steps_ = 0;

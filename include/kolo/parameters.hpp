@@ -13,6 +13,7 @@
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
+#include <kolo/optimizer_state.hpp>
 #include <kolo/types.hpp>
 
 namespace kolo {
@@ -109,12 +110,28 @@ KOLO_API std::string quoted_name(std::string_view name);
 /// a call whose name only some ranks know would wait until its deadline. `caller` is also the collective's name.
 KOLO_API void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries);
 
+namespace detail {
+/// Throws `Error` (unsupported) if `places` has any.
+KOLO_API void check_no_pieces(Span<const Parameter> places);
+/// Calls it for an optimizer that has `places()`; does nothing for another.
+template <class Optimizer>
+auto check_replicated(const Optimizer& optimizer, int) -> decltype(check_no_pieces(optimizer.places())) {
+  check_no_pieces(optimizer.places());
+}
+template <class Optimizer>
+void check_replicated(const Optimizer& /*optimizer*/, long) {}
+}  // namespace detail
+
 /// Copies rank `root`'s optimizer state to every rank: hyperparameters, step counts, momenta. Use it in a run that goes
 /// on from a checkpoint which one rank has read. `Optimizer` has `std::vector<NamedView> state()`, whose views stay
-/// valid until this returns (`Sgd` and `AdamW` have). Collective, and checked, as `broadcast_parameters`.
+/// valid until this returns (`Sgd` and `AdamW` have), or `begin_load()` and `end_load()` (kolo/optimizer_state.hpp).
+/// Nothing is written on the root. Collective, and checked, as `broadcast_parameters`. Throws `Error` (unsupported) for
+/// an optimizer whose state lies in pieces, one on each rank: a `ShardedOptimizer`, or one that compresses gradients.
 template <class Optimizer>
 void broadcast_optimizer_state(const Group& group, Optimizer& optimizer, int root = 0) {
-  detail::broadcast_list(group, "broadcast_optimizer_state", optimizer.state(), root);
+  detail::check_replicated(optimizer, 0);
+  detail::broadcast_list(group, "broadcast_optimizer_state", detail::begin_load(optimizer, 0), root);
+  if (rank(group) != root) detail::end_load(optimizer, 0);
 }
 template <class Optimizer>
 void broadcast_optimizer_state(Optimizer& optimizer, int root = 0) {

@@ -25,6 +25,7 @@
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/export.hpp>
 #include <kolo/loss_scaler.hpp>
+#include <kolo/optimizer_state.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
@@ -74,9 +75,11 @@ class KOLO_API ParameterShards {
   /// The pieces' places in the parameters' memory, in the same order: with `cast`, pieces of 16 bits are elsewhere.
   /// In stage 0 `GradientReducer::places`.
   [[nodiscard]] Span<const Parameter> places() const;
-  /// The copies in float32, to be saved or overwritten: "master/<parameter>". None without `cast`. And what
-  /// `GradientReducer::state` says.
-  [[nodiscard]] std::vector<NamedView> state();
+  /// What `GradientReducer::state` says, and the copies in float32, "master/<parameter>"; none without `cast`.
+  [[nodiscard]] std::vector<ConstNamedView> state() const;
+  /// Where a load writes both (kolo/optimizer_state.hpp).
+  [[nodiscard]] std::vector<NamedView> begin_load();
+  void end_load();
   /// Gradients arrive in `pieces()`.
   [[nodiscard]] GradientReducer& reducer() const;
   /// Zeroes all gradients; between the micro-steps of one step it does nothing.
@@ -174,11 +177,18 @@ class ShardedOptimizer {
   /// See `ParameterShards`.
   [[nodiscard]] Span<const Parameter> places() const { return shards_.places(); }
   /// For checkpoints: waits for all values; the optimizer's state (`optimizer().state()`) and `ParameterShards::state`.
-  [[nodiscard]] std::vector<NamedView> state() {
+  [[nodiscard]] std::vector<ConstNamedView> state() {
     shards_.wait_parameters();
-    std::vector<NamedView> all = optimizer_.state(), masters = shards_.state();
-    for (NamedView& one : masters) all.push_back(std::move(one));
-    return all;
+    return detail::joined(detail::state_of(optimizer_, 0), shards_.state());
+  }
+  /// Where a load writes (kolo/optimizer_state.hpp); waits, too.
+  [[nodiscard]] std::vector<NamedView> begin_load() {
+    shards_.wait_parameters();
+    return detail::joined(detail::begin_load(optimizer_, 0), shards_.begin_load());
+  }
+  void end_load() {
+    detail::end_load(optimizer_, 0);
+    shards_.end_load();
   }
 
  private:

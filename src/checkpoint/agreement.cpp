@@ -11,24 +11,50 @@
 
 namespace kolo::checkpoint {
 
-Ranks::Ranks(const Group& group, std::string caller, std::chrono::nanoseconds timeout)
+Ranks::Ranks(const Group& group, std::string caller, std::optional<std::chrono::nanoseconds> timeout)
     : group_(group), caller_(std::move(caller)), timeout_(timeout), rank_(kolo::rank(group)), size_(kolo::size(group)) {
 }
 
-void Ranks::agree(const Status& mine) const {
-  std::uint8_t failed = mine.ok() ? 0 : 1;
+Ranks::Progress Ranks::latest(Progress mine) const {
+  auto progress = static_cast<std::uint8_t>(mine);
   AllreduceOptions options;
   options.op = ReduceOp::max;
   options.timeout = timeout_;
-  allreduce(group_, caller_ + " (done)", view(&failed, 1), options);
-  if (failed == 0) return;
+  allreduce(group_, caller_ + " (done)", view(&progress, 1), options);
+  return static_cast<Progress>(progress);
+}
+
+void Ranks::throw_first(const Status& mine) const {
   const std::vector<std::string> all =
       allgather_bytes(group_, mine.ok() ? std::string() : static_cast<char>(mine.code()) + mine.message());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].empty()) continue;
-    throw Error(static_cast<ErrorCode>(all[i].front()),
-                caller_ + ": " + (size_ > 1 ? "rank " + std::to_string(i) + ": " : "") + all[i].substr(1));
+  std::size_t i = 0;
+  while (all[i].empty()) ++i;
+  throw Error(static_cast<ErrorCode>(all[i].front()),
+              caller_ + ": " + (size_ > 1 ? "rank " + std::to_string(i) + ": " : "") + all[i].substr(1));
+}
+
+void Ranks::agree(const Status& mine) const {
+  if (latest(mine.ok() ? Progress::done : Progress::failed) == Progress::failed) throw_first(mine);
+}
+
+void Ranks::in_steps(const std::function<bool()>& step) const {
+  constexpr std::chrono::seconds kBetweenMeetings(1);
+  Progress mine = Progress::goes_on, all = Progress::goes_on;
+  Status status;
+  while (all == Progress::goes_on) {
+    if (mine == Progress::goes_on) {
+      const auto end = std::chrono::steady_clock::now() + kBetweenMeetings;
+      bool goes_on = true;
+      status = attempt([&] {
+        do {
+          goes_on = step();
+        } while (goes_on && std::chrono::steady_clock::now() < end);
+      });
+      mine = !status.ok() ? Progress::failed : goes_on ? Progress::goes_on : Progress::done;
+    }
+    all = latest(mine);
   }
+  if (all == Progress::failed) throw_first(status);
 }
 
 std::string Ranks::from_root(const std::string& text) const { return broadcast_bytes(group_, text, 0); }

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,11 +31,11 @@ template <class Body>
   return {};
 }
 
-/// Collective calls of one save or load: under names that begin with `caller`, and with a deadline that leaves the
-/// slowest rank time to read or write its part.
+/// Collective calls of one save or load, under names that begin with `caller`. `timeout` is that of each call; the
+/// context's if it is empty.
 class Ranks {
  public:
-  Ranks(const Group& group, std::string caller, std::chrono::nanoseconds timeout);
+  Ranks(const Group& group, std::string caller, std::optional<std::chrono::nanoseconds> timeout);
 
   [[nodiscard]] const Group& group() const noexcept { return group_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -49,6 +52,10 @@ class Ranks {
   void on_root(const Body& body) const {
     agree(rank_ == 0 ? attempt(body) : Status());
   }
+  /// Reads or writes for long: calls `step` until it returns false. All ranks meet every second or so, each in
+  /// between two of its steps, until no rank has one left. So a deadline passes when a rank has been in one step for so
+  /// long. If a rank fails, all stop, and throw its error as `agree` does.
+  void in_steps(const std::function<bool()>& step) const;
   /// Rank 0's text, on every rank.
   [[nodiscard]] std::string from_root(const std::string& text) const;
   /// All ranks' texts, on rank 0; nothing on the others.
@@ -59,9 +66,14 @@ class Ranks {
   void compare(const std::vector<std::string>& entries) const;
 
  private:
+  /// How far a rank is; the largest of all ranks counts.
+  enum class Progress : std::uint8_t { done, goes_on, failed };
+  [[nodiscard]] Progress latest(Progress mine) const;
+  [[noreturn]] void throw_first(const Status& mine) const;
+
   Group group_;
   std::string caller_;
-  std::chrono::nanoseconds timeout_;
+  std::optional<std::chrono::nanoseconds> timeout_;
   int rank_;
   int size_;
 };

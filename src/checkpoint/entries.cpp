@@ -13,18 +13,35 @@
 #include <kolo/error.hpp>
 
 #include "checkpoint/index.hpp"
+#include "checkpoint/xxh64.hpp"
 
 namespace kolo {
 namespace checkpoint {
 namespace {
 
 /// Of scalars, so that ranks that have counted differently find out: " = <the bits of the value>".
-std::string bits_of(const TensorView& view) {
+std::string bits_of(const ConstTensorView& view) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string text;
   const auto* bytes = static_cast<const unsigned char*>(view.data());
   for (std::size_t i = size_of(view.dtype()); i-- > 0;) text += {digits[bytes[i] >> 4U], digits[bytes[i] & 15U]};
   return " = 0x" + text;
+}
+
+constexpr std::size_t kNumberBytes = sizeof(std::uint64_t);
+
+std::string bytes_of(std::uint64_t number) {
+  std::string text(kNumberBytes, '\0');
+  std::memcpy(text.data(), &number, kNumberBytes);
+  return text;
+}
+
+std::string hash_of(const CheckpointEntry& entry) {
+  return bytes_of(xxh64(entry.view.data(), static_cast<std::size_t>(entry.view.bytes())));
+}
+
+bool is_alike(const CheckpointEntry& entry) {
+  return entry.held == Held::alike || entry.held == Held::with_some_pieces;
 }
 
 using ByName = std::map<std::string_view, const Parameter*>;
@@ -61,7 +78,8 @@ void check_entries(const CheckpointEntries& entries) {
     if (entry.view.data() == nullptr && entry.view.elements() != 0) {
       throw Error(ErrorCode::invalid_argument, name + " is a null pointer");
     }
-    if (entry.first && (*entry.first < 0 || *entry.first > entry.shape.elements() - entry.view.elements())) {
+    if (entry.held == Held::piece &&
+        (entry.first < 0 || entry.first > entry.shape.elements() - entry.view.elements())) {
       throw Error(ErrorCode::invalid_argument,
                   name + " is the state of a piece that does not lie in its parameter; give the parameters that the "
                          "ShardedOptimizer was made with");
@@ -72,11 +90,38 @@ void check_entries(const CheckpointEntries& entries) {
 std::vector<std::string> shared_by_ranks(const CheckpointEntries& entries) {
   std::vector<std::string> texts;
   for (const CheckpointEntry& entry : entries) {
-    if (entry.first) continue;
+    if (entry.held == Held::piece || entry.held == Held::with_some_pieces) continue;
     texts.push_back(entry.name + ' ' + std::string(to_string(entry.view.dtype())) + ' ' + to_string(entry.shape));
-    if (entry.shape.rank() == 0) texts.back() += bits_of(entry.view);
+    if (entry.shape.rank() == 0 && entry.held == Held::alike) texts.back() += bits_of(entry.view);
   }
   return texts;
+}
+
+std::string hashes_of(const CheckpointEntries& entries) {
+  std::string text;
+  for (const CheckpointEntry& entry : entries) {
+    if (is_alike(entry)) text += hash_of(entry) + bytes_of(entry.name.size()) + entry.name;
+  }
+  return text;
+}
+
+void check_alike(const CheckpointEntries& entries, const std::string& hashes_of_root) {
+  std::map<std::string_view, std::string_view> of_root;
+  for (std::string_view rest = hashes_of_root; !rest.empty();) {
+    const std::string_view hash = rest.substr(0, kNumberBytes);
+    std::uint64_t length = 0;
+    std::memcpy(&length, rest.data() + kNumberBytes, kNumberBytes);
+    of_root.emplace(rest.substr(2 * kNumberBytes, length), hash);
+    rest.remove_prefix(2 * kNumberBytes + length);
+  }
+  for (const CheckpointEntry& entry : entries) {
+    if (!is_alike(entry)) continue;
+    const auto found = of_root.find(entry.name);
+    if (found != of_root.end() && found->second == hash_of(entry)) continue;
+    throw Error(ErrorCode::mismatch,
+                described(entry) + " has other values than on rank 0; ranks must hold the same, of which a checkpoint "
+                                   "keeps one: broadcast_parameters and broadcast_optimizer_state make them equal");
+  }
 }
 
 std::string described(const CheckpointEntry& entry) {
@@ -85,12 +130,21 @@ std::string described(const CheckpointEntry& entry) {
 
 std::vector<std::size_t> written_by(int rank, int size, const CheckpointEntries& entries) {
   std::vector<std::size_t> own, shared;
-  for (std::size_t i = 0; i < entries.size(); ++i) (entries[i].first ? own : shared).push_back(i);
+  std::int64_t of_root = 0;  // bytes that rank 0 writes in any case
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const CheckpointEntry& entry = entries[i];
+    if (entry.held == Held::alike) {
+      shared.push_back(i);
+      continue;
+    }
+    if (entry.held == Held::apart) of_root += entry.view.bytes();
+    if (entry.held == Held::piece || rank == 0) own.push_back(i);
+  }
   std::stable_sort(shared.begin(), shared.end(),
                    [&](std::size_t a, std::size_t b) { return entries[a].view.bytes() > entries[b].view.bytes(); });
   using Load = std::pair<std::int64_t, int>;  // bytes, rank
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
-  for (int each = 0; each < size; ++each) loads.emplace(0, each);
+  for (int each = 0; each < size; ++each) loads.emplace(each == 0 ? of_root : 0, each);
   for (const std::size_t i : shared) {
     const auto [bytes, writer] = loads.top();
     loads.pop();
@@ -106,38 +160,85 @@ std::vector<std::size_t> written_by(int rank, int size, const CheckpointEntries&
 
 }  // namespace checkpoint
 
-detail::CheckpointEntries detail::checkpoint_entries(Span<const Parameter> parameters, Span<const NamedView> state,
-                                                     Span<const Parameter> pieces, const CheckpointOptions& options) {
-  CheckpointEntries entries;
-  const auto add = [&](const std::string& prefix, const std::string& name, const TensorView& view) {
-    entries.push_back({prefix + name, view, view.shape(), std::nullopt});
-  };
-  checkpoint::ByName wholes, parts;
-  for (const Parameter& parameter : parameters) {
-    add("parameters/", parameter.name, parameter.value);
-    wholes.emplace(parameter.name, &parameter);
+namespace {
+
+/// The pieces of an optimizer's state, and the parameters that they are pieces of.
+class Pieces {
+ public:
+  Pieces(Span<const Parameter> parameters, Span<const Parameter> pieces) {
+    for (const Parameter& parameter : parameters) wholes_.emplace(parameter.name, &parameter);
+    for (const Parameter& piece : pieces) parts_.emplace(piece.name, &piece);
   }
-  for (const Parameter& piece : pieces) parts.emplace(piece.name, &piece);
-  for (const NamedView& one : state) {
-    if (one.view.elements() == 0) continue;  // a sharded optimizer has no piece of it, a replicated one does
-    add("optimizer/", one.name, one.view);
-    if (one.name.find('/') == std::string::npos) continue;  // of all parameters
-    const Parameter* const piece = checkpoint::find_by_ending(
-        one.name, parts, [&](const Parameter& part) { return part.value.elements() == one.view.elements(); });
-    if (piece == nullptr) continue;
+
+  /// Makes the entry of a state that goes with a piece what it is. Those of all parameters, and those of none that is
+  /// in pieces, stay as they are.
+  void place(detail::CheckpointEntry& entry, std::string_view name) const {
+    if (name.find('/') == std::string_view::npos) return;
+    const bool is_number = entry.view.shape().rank() == 0;  // pieces are rows
+    const Parameter* const piece = checkpoint::find_by_ending(name, parts_, [&](const Parameter& part) {
+      return is_number || part.value.elements() == entry.view.elements();
+    });
+    if (piece == nullptr) return;
+    if (is_number) {
+      entry.held = detail::Held::with_some_pieces;
+      return;
+    }
     const Parameter* const whole =
-        checkpoint::find_by_ending(piece->name, wholes, [](const Parameter&) { return true; });
-    if (whole == nullptr) continue;
+        checkpoint::find_by_ending(piece->name, wholes_, [](const Parameter&) { return true; });
+    if (whole == nullptr) return;
     const TensorView& value = whole->value;
-    entries.back().shape = value.shape();
-    entries.back().first = (static_cast<const char*>(piece->value.data()) - static_cast<const char*>(value.data())) /
-                           static_cast<std::int64_t>(size_of(value.dtype()));
+    entry.held = detail::Held::piece;
+    entry.shape = value.shape();
+    entry.first = (static_cast<const char*>(piece->value.data()) - static_cast<const char*>(value.data())) /
+                  static_cast<std::int64_t>(size_of(value.dtype()));
+  }
+
+ private:
+  checkpoint::ByName wholes_, parts_;
+};
+
+}  // namespace
+
+detail::CheckpointEntries detail::checkpoint_entries(Span<const Parameter> parameters, Span<const ConstNamedView> state,
+                                                     Span<const Parameter> pieces, Span<const Parameter> stepped,
+                                                     const CheckpointOptions& options) {
+  CheckpointEntries entries;
+  const auto add = [&](const std::string& prefix, const std::string& name, const ConstTensorView& view, Held held) {
+    entries.push_back({prefix + name, view, view.shape(), held});
+  };
+  std::set<const void*> trained;
+  for (const Parameter& parameter : stepped) trained.insert(parameter.value.data());
+  for (const Parameter& parameter : parameters) {
+    const bool is_trained = parameter.gradient || trained.count(parameter.value.data()) != 0;
+    add("parameters/", parameter.name, parameter.value, is_trained ? Held::alike : Held::apart);
+  }
+  const Pieces all(parameters, pieces);
+  for (const ConstNamedView& one : state) {
+    if (one.view.elements() == 0) continue;  // a sharded optimizer has no piece of it, a replicated one does
+    add("optimizer/", one.name, one.view, Held::alike);
+    all.place(entries.back(), one.name);
   }
   if (options.loss_scaler != nullptr) {
-    for (const NamedView& one : options.loss_scaler->state()) add("loss_scaler/", one.name, one.view);
+    for (const ConstNamedView& one : std::as_const(*options.loss_scaler).state()) {
+      add("loss_scaler/", one.name, one.view, Held::alike);
+    }
   }
-  for (const NamedView& one : options.values) add("program/", one.name, one.view);
+  for (const NamedView& one : options.values) add("program/", one.name, one.view, Held::alike);
   return entries;
+}
+
+std::vector<TensorView> detail::checkpoint_targets(Span<const Parameter> parameters, Span<const NamedView> state,
+                                                   const CheckpointOptions& options) {
+  std::vector<TensorView> targets;
+  for (const Parameter& parameter : parameters) targets.push_back(parameter.value);
+  for (const NamedView& one : state) {
+    if (one.view.elements() != 0) targets.push_back(one.view);
+  }
+  if (options.loss_scaler != nullptr) {
+    for (const NamedView& one : options.loss_scaler->state()) targets.push_back(one.view);
+  }
+  for (const NamedView& one : options.values) targets.push_back(one.view);
+  return targets;
 }
 
 }  // namespace kolo

@@ -19,6 +19,9 @@
 #include <kolo/error.hpp>
 #include <kolo/parameters.hpp>
 
+#include "base/files.hpp"
+#include "checkpoint/index.hpp"
+
 namespace kolo::checkpoint {
 namespace {
 
@@ -47,23 +50,40 @@ std::string random_name() {
   return name;
 }
 
-void remove_tree(const std::string& path) {
+/// The names in a folder.
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
   std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) throw_system_error(path, "remove_all", error.value());
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) throw_system_error(path, "readdir", error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Removes a folder with a checkpoint's files. Other files stay, and the folder with them.
+void remove_folder(const std::string& path) {
+  if (!status_of(path)) return;
+  for (const std::string& name : names_in(path)) {
+    if (!is_file_name(name)) continue;
+    const std::string file = path + '/' + name;
+    check_system(::unlink(file.c_str()) == 0, file, "unlink");
+  }
+  check_system(::rmdir(path.c_str()) == 0, path, "rmdir");
 }
 
 enum class Lock { taken, held_by_another, unknown };
 
-Lock try_lock(const Descriptor& file) {
+Lock try_lock(int file) {
   int result = 0;
   do {
-    result = ::flock(file.fd(), LOCK_EX | LOCK_NB);
+    result = ::flock(file, LOCK_EX | LOCK_NB);
   } while (result != 0 && errno == EINTR);
   if (result != 0) return errno == EWOULDBLOCK ? Lock::held_by_another : Lock::unknown;
   // Whoever removes a leftover takes its lock first, and may have done so between our open and our lock.
   struct stat status {};
-  return ::fstat(file.fd(), &status) == 0 && status.st_nlink > 0 ? Lock::taken : Lock::held_by_another;
+  return ::fstat(file, &status) == 0 && status.st_nlink > 0 ? Lock::taken : Lock::held_by_another;
 }
 
 /// Removes what killed processes have left in the folder. Does what it can: a save does not fail for it.
@@ -79,11 +99,11 @@ void remove_leftovers(const std::string& parent) {
   }
   for (const std::string& path : locks) {
     try {
-      const Descriptor lock(path, O_RDWR);
-      if (try_lock(lock) != Lock::taken) continue;
-      remove_tree(path.substr(0, path.size() - kLockSuffix.size()));
+      const base::UniqueFd lock = base::open_to_write(path, base::Start::append);
+      if (try_lock(lock.get()) != Lock::taken) continue;
+      remove_folder(path.substr(0, path.size() - kLockSuffix.size()));
       static_cast<void>(::unlink(path.c_str()));
-    } catch (const Error&) {  // another user's, or another process removes it
+    } catch (const Error&) {  // another user's, another process removes it, or it holds what no save has written
     }
   }
 }
@@ -94,38 +114,31 @@ void throw_system_error(const std::string& path, const char* call, int cause) {
   throw Error(ErrorCode::io, path + ": " + call + ": " + std::generic_category().message(cause));
 }
 
-Descriptor::Descriptor(std::string path, int flags) : path_(std::move(path)) {
-  do {
-    fd_ = ::open(path_.c_str(), flags | O_CLOEXEC, 0666);
-  } while (fd_ < 0 && errno == EINTR);
-  check_system(fd_ >= 0, path_, "open");
-}
-Descriptor::Descriptor(Descriptor&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
+File File::create(const std::string& path) {
+  File file;
+  file.path_ = path;
+  file.fd_ = base::create_file(path);
+  return file;
 }
 
-void Descriptor::write(const void* data, std::size_t bytes) const {
-  const auto* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(fd_, next, std::min(bytes, kMostAtOnce));
-    if (written < 0 && errno == EINTR) continue;
-    check_system(written >= 0, path_, "write");
-    next += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
+File File::open(const std::string& path) {
+  File file;
+  file.path_ = path;
+  base::NamedFile named = base::open_named(path);
+  file.fd_ = std::move(named.fd);
+  file.bytes_ = named.bytes;
+  return file;
 }
 
-void Descriptor::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
+void File::write(const void* data, std::size_t bytes) const {
+  const int error = base::write_all(fd(), {static_cast<const char*>(data), bytes});
+  if (error != 0) throw_system_error(path_, "write", error);
+}
+
+void File::read_at(std::int64_t offset, void* data, std::size_t bytes) const {
   auto* next = static_cast<char*>(data);
   while (bytes > 0) {
-    const ssize_t got = ::pread(fd_, next, std::min(bytes, kMostAtOnce), offset);
+    const ssize_t got = ::pread(fd(), next, std::min(bytes, kMostAtOnce), offset);
     if (got < 0 && errno == EINTR) continue;
     check_system(got >= 0, path_, "read");
     if (got == 0) throw Error(ErrorCode::io, path_ + ": is cut off at byte " + std::to_string(offset));
@@ -135,38 +148,18 @@ void Descriptor::read_at(std::int64_t offset, void* data, std::size_t bytes) con
   }
 }
 
-std::int64_t Descriptor::size() const {
-  struct stat status {};
-  check_system(::fstat(fd_, &status) == 0, path_, "fstat");
-  return status.st_size;
-}
+void File::sync() const { check_system(::fsync(fd()) == 0, path_, "fsync"); }
 
-void Descriptor::sync() const { check_system(::fsync(fd_) == 0, path_, "fsync"); }
-
-void Descriptor::close() { check_system(::close(std::exchange(fd_, -1)) == 0, path_, "close"); }
-
-void sync_folder(const std::string& path) { Descriptor(path, O_RDONLY | O_DIRECTORY).sync(); }
-
-std::string read_file(const std::string& path, std::int64_t limit) {
-  const Descriptor file(path, O_RDONLY);
-  const std::int64_t bytes = file.size();
-  if (bytes > limit) {
-    throw Error(ErrorCode::io,
-                path + ": has " + std::to_string(bytes) + " bytes; at most " + std::to_string(limit) + " are expected");
-  }
-  std::string content(static_cast<std::size_t>(bytes), '\0');
-  file.read_at(0, content.data(), content.size());
-  return content;
-}
+void File::close() { check_system(::close(fd_.release()) == 0, path_, "close"); }
 
 void write_file(const std::string& path, std::string_view content) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL);
+  File file = File::create(path);
   file.write(content.data(), content.size());
   file.sync();
   file.close();
 }
 
-NewFolder::NewFolder(std::string path, std::string marker) : path_(std::move(path)), marker_(std::move(marker)) {
+NewFolder::NewFolder(std::string path, Lists lists) : path_(std::move(path)), lists_(std::move(lists)) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   const std::filesystem::path split(path_);
   const std::string name = split.filename().string();
@@ -182,8 +175,8 @@ NewFolder::NewFolder(std::string path, std::string marker) : path_(std::move(pat
   Lock lock = Lock::held_by_another;
   while (lock == Lock::held_by_another) {
     folder_ = parent_ + '/' + random_name();
-    lock_ = Descriptor(folder_ + std::string(kLockSuffix), O_RDWR | O_CREAT | O_EXCL);
-    lock = try_lock(lock_);
+    lock_ = File::create(folder_ + std::string(kLockSuffix));
+    lock = try_lock(lock_.fd());
   }
   if (::mkdir(folder_.c_str(), 0777) != 0) {
     const int cause = errno;
@@ -195,23 +188,38 @@ NewFolder::NewFolder(std::string path, std::string marker) : path_(std::move(pat
 // The folder goes first: as long as the lock's file is there, the next save finds both.
 NewFolder::~NewFolder() {
   try {
-    remove_tree(folder_);
+    remove_folder(folder_);
     static_cast<void>(::unlink(lock_.path().c_str()));
-  } catch (const Error&) {  // the next save removes it
+  } catch (const Error&) {  // the next save removes it, unless somebody has put a file there meanwhile
   }
 }
 
 bool NewFolder::has_predecessor() const {
   const std::optional<struct stat> status = status_of(path_);
   if (!status) return false;
-  if (S_ISDIR(status->st_mode) && status_of(path_ + '/' + marker_)) return true;
-  std::error_code error;
-  if (S_ISDIR(status->st_mode) && std::filesystem::is_empty(path_, error) && !error) return false;
-  throw Error(ErrorCode::io, path_ + ": is there already, and is no checkpoint; it is not replaced");
+  const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::io, path_ + ": " + why); };
+  if (S_ISLNK(status->st_mode)) {
+    refuse("is not replaced: it is a symbolic link; save under the path that it leads to, or remove the link");
+  }
+  if (!S_ISDIR(status->st_mode)) refuse("is there already, and is not replaced: it is no folder");
+  const std::vector<std::string> names = names_in(path_);
+  if (names.empty()) return true;
+  std::vector<std::string> listed;
+  try {
+    listed = lists_(path_);
+  } catch (const Error& error) {
+    refuse("is there already, and is not replaced: " + error.status().message());
+  }
+  for (const std::string& name : names) {
+    if (std::find(listed.begin(), listed.end(), name) == listed.end()) {
+      refuse("is not replaced: it holds " + quoted_name(name) + ", which is no file of the checkpoint that is there");
+    }
+  }
+  return true;
 }
 
 void NewFolder::commit() {
-  sync_folder(folder_);
+  base::sync_folder(folder_);
   if (!has_predecessor()) {
     check_system(::rename(folder_.c_str(), path_.c_str()) == 0, path_, "rename");
   } else if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
@@ -219,7 +227,7 @@ void NewFolder::commit() {
     throw Error(ErrorCode::io, path_ + ": this file system cannot replace a folder atomically; save under a new path, "
                                        "and remove the old checkpoint afterwards");
   }
-  sync_folder(parent_);
+  base::sync_folder(parent_);
 }
 
 }  // namespace kolo::checkpoint

@@ -1,34 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files and folders. All errors are `Error` (io): the path, the call, the system's reason.
+// Files and folders, opened as base/files.hpp says. All errors are `Error` (io): the path, the call, the system's
+// reason.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/unique_fd.hpp"
 
 namespace kolo::checkpoint {
 
 /// Throws `Error` (io): "<path>: <call>: <the system's reason>".
 [[noreturn]] void throw_system_error(const std::string& path, const char* call, int cause);
 
-/// Owns a descriptor.
-class Descriptor {
+/// A file of a checkpoint.
+class File {
  public:
-  Descriptor() noexcept = default;
-  /// open(2), repeated where a signal interrupts it. `mode`: 0666, less the umask.
-  Descriptor(std::string path, int flags);
-  Descriptor(Descriptor&& other) noexcept;
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor();
+  File() noexcept = default;
+  /// A new one, to be written.
+  [[nodiscard]] static File create(const std::string& path);
+  /// One that is there, to be read: a regular file.
+  [[nodiscard]] static File open(const std::string& path);
 
-  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] bool is_open() const noexcept { return fd_.valid(); }
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// When it was opened.
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   void write(const void* data, std::size_t bytes) const;
   /// All of the bytes at `offset`, or an error.
   void read_at(std::int64_t offset, void* data, std::size_t bytes) const;
-  [[nodiscard]] std::int64_t size() const;
   /// What was written is on the disk when this returns.
   void sync() const;
   /// close(2), whose error some file systems use to tell of a full disk.
@@ -36,14 +42,10 @@ class Descriptor {
 
  private:
   std::string path_;
-  int fd_ = -1;
+  base::UniqueFd fd_;
+  std::int64_t bytes_ = 0;
 };
 
-/// Makes what was created in, renamed in and removed from a folder survive a loss of power.
-void sync_folder(const std::string& path);
-
-/// A whole file; at most `limit` bytes.
-[[nodiscard]] std::string read_file(const std::string& path, std::int64_t limit);
 /// A new file, on the disk when this returns.
 void write_file(const std::string& path, std::string_view content);
 
@@ -52,12 +54,18 @@ void write_file(const std::string& path, std::string_view content);
 /// Beside `path` lie the folder, ".kolo-saving-<random>", and a file ".kolo-saving-<random>.lock" that this process has
 /// locked (flock) for as long as it lives. A folder whose lock nobody holds is what a killed process has left. The next
 /// one that is made removes it, whatever its own path is. On a file system without locks nothing is removed.
+///
+/// Of any folder only those files are removed whose names a checkpoint's files have, and then the folder, if it is
+/// empty.
 class NewFolder {
  public:
-  /// Makes the folder, and those above `path` that are missing. Throws if `path` is something other than a folder with
-  /// `marker` in it, or an empty one.
-  NewFolder(std::string path, std::string marker);
-  /// Removes the folder, if it has not become `path`.
+  /// Lists the names of the files of a checkpoint in the folder. Throws `Error` if it is none.
+  using Lists = std::function<std::vector<std::string>(const std::string& folder)>;
+
+  /// Makes the folder, and those above `path` that are missing. Throws if `path` is there and is neither an empty
+  /// folder nor one that holds nothing but what `lists` lists.
+  NewFolder(std::string path, Lists lists);
+  /// Removes the folder, if it has not become `path`, and else what was there.
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
@@ -72,10 +80,10 @@ class NewFolder {
   [[nodiscard]] bool has_predecessor() const;
 
   std::string path_;
-  std::string marker_;
+  Lists lists_;
   std::string parent_;
   std::string folder_;
-  Descriptor lock_;
+  File lock_;
 };
 
 }  // namespace kolo::checkpoint

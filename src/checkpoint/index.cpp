@@ -15,7 +15,13 @@
 namespace kolo::checkpoint {
 namespace {
 
-constexpr std::string_view kFirstLine = "{\"kolo_checkpoint\":1,\"block_bytes\":1048576,\"xxh64\":";
+// Format 1, of builds before the first release, had one count of steps for all parameters of an optimizer of
+// LibTorch's.
+constexpr std::int64_t kFormat = 2;
+constexpr std::string_view kMagic = "{\"kolo_checkpoint\":";
+constexpr std::string_view kFirstLine = "{\"kolo_checkpoint\":2,\"block_bytes\":1048576,\"xxh64\":";
+constexpr std::string_view kPartPrefix = "part-";
+constexpr std::string_view kPartSuffix = ".safetensors";
 constexpr std::string_view kEndOfFirstLine = ",\n";
 
 std::string quoted_hash(std::uint64_t hash) {
@@ -244,11 +250,26 @@ std::string encode(const Index& index) {
   return first_line_of(rest) + rest;
 }
 
-Index decode(std::string_view text) {
-  Parser parser(text);
-  if (!parser.takes(kFirstLine)) {
-    throw Error(ErrorCode::io, "is damaged, or not of this version: it should begin '" + std::string(kFirstLine) + "'");
+void check_beginning(std::string_view text) {
+  Parser parser(text.substr(0, kBeginningBytes));
+  if (!parser.takes(kMagic)) throw Error(ErrorCode::io, "is no index of a checkpoint of Kolo's, or is damaged");
+  const std::int64_t format = parser.number();
+  if (format < kFormat) {
+    throw Error(ErrorCode::io, "is of format " + std::to_string(format) +
+                                   ", which builds before Kolo 0.2 wrote; this one reads format " +
+                                   std::to_string(kFormat) + ". Train on from an older state, or anew");
   }
+  if (format > kFormat) {
+    throw Error(ErrorCode::io, "is of format " + std::to_string(format) +
+                                   ", of a later release of Kolo; this one reads " + "format " +
+                                   std::to_string(kFormat) + ". Load it with that release");
+  }
+}
+
+Index decode(std::string_view text) {
+  check_beginning(text);
+  Parser parser(text);
+  parser.expect(kFirstLine);
   const std::uint64_t hash = parser.hash();
   parser.expect(kEndOfFirstLine);
   if (hash != xxh64(parser.rest().data(), parser.rest().size())) {
@@ -279,6 +300,19 @@ Index decode(std::string_view text) {
   parser.end();
   return index;
 }
+
+bool is_file_name(std::string_view name) noexcept {
+  if (name == kIndexName) return true;
+  if (name.size() <= kPartPrefix.size() + kPartSuffix.size() || name.substr(0, kPartPrefix.size()) != kPartPrefix ||
+      name.substr(name.size() - kPartSuffix.size()) != kPartSuffix) {
+    return false;
+  }
+  const std::string_view number =
+      name.substr(kPartPrefix.size(), name.size() - kPartPrefix.size() - kPartSuffix.size());
+  return std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::string part_name(int rank) { return std::string(kPartPrefix) + std::to_string(rank) + std::string(kPartSuffix); }
 
 void check_whole(const Index& index, ErrorCode code) {
   for (const IndexedTensor& tensor : index.tensors) check_tensor(tensor, index, code);

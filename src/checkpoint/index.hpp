@@ -2,7 +2,7 @@
 //
 // The index of a checkpoint: which tensor lies where. A file of JSON:
 //
-//     {"kolo_checkpoint":1,"block_bytes":1048576,"xxh64":"<hash of all that follows this line>",
+//     {"kolo_checkpoint":2,"block_bytes":1048576,"xxh64":"<hash of all that follows this line>",
 //     "ranks":2,
 //     "numbers":{"program/step":100},
 //     "files":[
@@ -28,6 +28,12 @@
 namespace kolo::checkpoint {
 
 inline constexpr const char* kIndexName = "index.json";
+/// Of the largest index that is written, or read: that of some 20 TB.
+inline constexpr std::int64_t kLargestIndex = std::int64_t{1} << 29U;
+/// Whether a file of a checkpoint may have this name: the index, or a part.
+[[nodiscard]] bool is_file_name(std::string_view name) noexcept;
+/// The name of a rank's part.
+[[nodiscard]] std::string part_name(int rank);
 /// A hash is that of so many bytes of a piece; that of the last block of the rest. So a reader of a part of a piece can
 /// check what it reads.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{1} << 20U;
@@ -66,6 +72,10 @@ struct Index {
 
 /// Throws `Error` (io) with the end of a sentence: "is damaged: ...".
 [[nodiscard]] Index decode(std::string_view text);
+/// The same for a text that does not begin as `decode` wants it, be it of another format: at most so many bytes of it
+/// are looked at.
+inline constexpr std::size_t kBeginningBytes = 64;
+void check_beginning(std::string_view text);
 
 /// The text's first line holds the hash of the rest; `decode` checks it. For tests: the first line that fits `rest`.
 [[nodiscard]] std::string first_line_of(std::string_view rest);

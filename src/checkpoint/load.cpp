@@ -2,8 +2,6 @@
 //
 // A load: every rank reads the index, finds what it needs, reads that into memory beside, and compares hashes. Once all
 // ranks have done so, the tensors are overwritten.
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -18,14 +16,14 @@
 #include "checkpoint/entries.hpp"
 #include "checkpoint/files.hpp"
 #include "checkpoint/index.hpp"
+#include "checkpoint/index_file.hpp"
 #include "checkpoint/xxh64.hpp"
 
 namespace kolo {
 namespace checkpoint {
 namespace {
 
-constexpr std::int64_t kLargestIndex = std::int64_t{1} << 32U;
-constexpr std::int64_t kLargestHeader = std::int64_t{1} << 30U;
+constexpr std::int64_t kLargestHeader = std::int64_t{1} << 28U;
 
 /// Reads pieces of tensors, and checks the hash of everything that it reads.
 class PartReader {
@@ -33,45 +31,46 @@ class PartReader {
   PartReader(std::string path, const Index& index)
       : path_(std::move(path)), index_(&index), files_(index.files.size()), block_(kBlockBytes) {}
 
-  /// `count` elements from element `first` on.
-  void read(const IndexedTensor& tensor, std::int64_t first, std::int64_t count, std::byte* to) {
+  /// A block of those that elements `first` to `first + count` of the tensor lie in: the block in which `at` lies, in
+  /// bytes behind the first one. Returns how many of these bytes it held.
+  std::int64_t read_block(const IndexedTensor& tensor, std::int64_t first, std::int64_t at, std::int64_t count,
+                          std::byte* to) {
     const auto width = static_cast<std::int64_t>(size_of(tensor.dtype));
-    for (const Piece& piece : tensor.pieces) {
-      const std::int64_t from = std::max(first, piece.first);
-      const std::int64_t end = std::min(first + count, piece.first + piece.count);
-      if (from >= end) continue;
-      read_bytes(tensor, piece, (from - piece.first) * width, (end - piece.first) * width, to + (from - first) * width);
-    }
+    const std::int64_t element = first + at / width;
+    const auto piece = std::find_if(tensor.pieces.begin(), tensor.pieces.end(), [&](const Piece& one) {
+      return one.first <= element && element < one.first + one.count;
+    });  // check_whole has found all elements
+    const std::int64_t from = (element - piece->first) * width;
+    const std::int64_t end = (std::min(first + count, piece->first + piece->count) - piece->first) * width;
+    const std::int64_t until = std::min(end, (from / kBlockBytes + 1) * kBlockBytes);
+    read_bytes(tensor, *piece, from, until, to + at);
+    return until - from;
   }
 
  private:
-  /// Bytes `from` to `end` of a piece, by the whole blocks that they lie in.
+  /// Bytes `from` to `end` of a piece, which lie in one block.
   void read_bytes(const IndexedTensor& tensor, const Piece& piece, std::int64_t from, std::int64_t end, std::byte* to) {
-    const Descriptor& file = opened(piece.file);
+    const File& file = opened(piece.file);
+    const std::int64_t number = from / kBlockBytes, begin = number * kBlockBytes;
     const std::int64_t bytes = piece.count * static_cast<std::int64_t>(size_of(tensor.dtype));
-    for (std::int64_t number = from / kBlockBytes; number * kBlockBytes < end; ++number) {
-      const std::int64_t begin = number * kBlockBytes;
-      const std::int64_t size = std::min(kBlockBytes, bytes - begin);
-      file.read_at(piece.offset + begin, block_.data(), static_cast<std::size_t>(size));
-      if (xxh64(block_.data(), static_cast<std::size_t>(size)) != piece.hashes[static_cast<std::size_t>(number)]) {
-        throw Error(ErrorCode::io, file.path() + ": " + quoted_name(tensor.name) + " is damaged: a byte from " +
-                                       std::to_string(piece.offset + begin) + " to " +
-                                       std::to_string(piece.offset + begin + size - 1) + " is not what was written");
-      }
-      const std::int64_t first = std::max(from, begin);
-      const std::int64_t last = std::min(end, begin + size);
-      std::memcpy(to + (first - from), block_.data() + (first - begin), static_cast<std::size_t>(last - first));
+    const std::int64_t size = std::min(kBlockBytes, bytes - begin);
+    file.read_at(piece.offset + begin, block_.data(), static_cast<std::size_t>(size));
+    if (xxh64(block_.data(), static_cast<std::size_t>(size)) != piece.hashes[static_cast<std::size_t>(number)]) {
+      throw Error(ErrorCode::io, file.path() + ": " + quoted_name(tensor.name) + " is damaged: a byte from " +
+                                     std::to_string(piece.offset + begin) + " to " +
+                                     std::to_string(piece.offset + begin + size - 1) + " is not what was written");
     }
+    std::memcpy(to, block_.data() + (from - begin), static_cast<std::size_t>(end - from));
   }
 
   /// The file, whose size and header were checked.
-  const Descriptor& opened(std::size_t number) {
-    Descriptor& file = files_[number];
-    if (file.fd() >= 0) return file;
+  const File& opened(std::size_t number) {
+    File& file = files_[number];
+    if (file.is_open()) return file;
     const IndexedFile& listed = index_->files[number];
-    Descriptor fresh(path_ + '/' + listed.name, O_RDONLY);
-    if (fresh.size() != listed.bytes) {
-      throw Error(ErrorCode::io, fresh.path() + ": has " + std::to_string(fresh.size()) + " bytes; the index says " +
+    File fresh = File::open(path_ + '/' + listed.name);
+    if (fresh.bytes() != listed.bytes) {
+      throw Error(ErrorCode::io, fresh.path() + ": has " + std::to_string(fresh.bytes()) + " bytes; the index says " +
                                      std::to_string(listed.bytes));
     }
     if (listed.header_bytes > std::min(listed.bytes, kLargestHeader)) {
@@ -89,7 +88,7 @@ class PartReader {
 
   std::string path_;
   const Index* index_;
-  std::vector<Descriptor> files_;
+  std::vector<File> files_;
   std::vector<std::byte> block_;
 };
 
@@ -139,37 +138,56 @@ void check_none_is_left(const Ranks& ranks, const std::string& path, const Index
 
 using Bytes = std::unique_ptr<std::byte[]>;
 
-std::vector<Bytes> read_all(const std::string& path, const Index& index, const CheckpointEntries& entries,
-                            const std::vector<const IndexedTensor*>& tensors) {
-  PartReader reader(path, index);
-  std::vector<Bytes> contents;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const TensorView& view = entries[i].view;
-    Bytes& content = contents.emplace_back(new std::byte[static_cast<std::size_t>(view.bytes())]);
-    reader.read(*tensors[i], entries[i].first.value_or(0), view.elements(), content.get());
-  }
-  return contents;
-}
+/// Reads what a rank needs, step by step.
+class Contents {
+ public:
+  Contents(const std::string& path, const Index& index, const CheckpointEntries& entries,
+           const std::vector<const IndexedTensor*>& tensors)
+      : reader_(path, index), entries_(&entries), tensors_(&tensors) {}
 
-/// Throws `Error` (io) with the path.
-Index read_index(const std::string& path, std::string& text) {
-  const std::string file = path + '/' + kIndexName;
-  text = read_file(file, kLargestIndex);
-  try {
-    Index index = decode(text);
-    check_whole(index, ErrorCode::io);
-    return index;
-  } catch (const Error& error) {
-    throw Error(error.code(), file + ": " + error.status().message());
+  /// Reads some. Whether there is more.
+  bool step() {
+    for (std::int64_t done = 0; done < kStepBytes && next_ < entries_->size();) {
+      const CheckpointEntry& entry = (*entries_)[next_];
+      const std::int64_t bytes = entry.view.bytes();
+      if (at_ == 0) read_.emplace_back(new std::byte[static_cast<std::size_t>(bytes)]);
+      if (at_ < bytes) {
+        const std::int64_t got =
+            reader_.read_block(*(*tensors_)[next_], entry.first, at_, entry.view.elements(), read_.back().get());
+        at_ += got;
+        done += got;
+      }
+      if (at_ < bytes) continue;
+      at_ = 0;
+      ++next_;
+    }
+    return next_ < entries_->size();
   }
-}
+  /// Once there is no more.
+  void copy_to(Span<const TensorView> targets) const {
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const auto bytes = static_cast<std::size_t>(targets[i].bytes());
+      if (bytes > 0) std::memcpy(targets[i].data(), read_[i].get(), bytes);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kStepBytes = 64 * kBlockBytes;
+
+  PartReader reader_;
+  const CheckpointEntries* entries_;
+  const std::vector<const IndexedTensor*>* tensors_;
+  std::vector<Bytes> read_;
+  std::size_t next_ = 0;  // entry
+  std::int64_t at_ = 0;   // bytes of it that were read
+};
 
 }  // namespace
 }  // namespace checkpoint
 
 void detail::load_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
-                             std::chrono::nanoseconds timeout) {
-  const checkpoint::Ranks ranks(group, "load_checkpoint", timeout);
+                             Span<const TensorView> targets, const CheckpointOptions& options) {
+  const checkpoint::Ranks ranks(group, "load_checkpoint", options.timeout);
   checkpoint::Index index;
   std::string text;
   ranks.all([&] {
@@ -184,12 +202,9 @@ void detail::load_checkpoint(const Group& group, const std::string& path, const 
     tensors = checkpoint::matched(path, entries, found);
   });
   checkpoint::check_none_is_left(ranks, path, index, entries);
-  std::vector<checkpoint::Bytes> contents;
-  ranks.all([&] { contents = checkpoint::read_all(path, index, entries, tensors); });
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const TensorView& view = entries[i].view;
-    if (view.elements() > 0) std::memcpy(view.data(), contents[i].get(), static_cast<std::size_t>(view.bytes()));
-  }
+  checkpoint::Contents contents(path, index, entries, tensors);
+  ranks.in_steps([&] { return contents.step(); });
+  contents.copy_to(targets);
 }
 
 }  // namespace kolo

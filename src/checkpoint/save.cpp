@@ -3,8 +3,6 @@
 // A save, in two parts. `plan` is collective on the caller's thread: lists are compared, and each rank knows what it
 // writes. `write` may run on another thread: rank 0 makes the folder; each rank writes its file and tells rank 0 what
 // is in it; once all have, rank 0 writes the index and puts the folder in its place.
-#include <fcntl.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -18,10 +16,12 @@
 #include <kolo/checkpoint.hpp>
 #include <kolo/error.hpp>
 
+#include "base/files.hpp"
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/entries.hpp"
 #include "checkpoint/files.hpp"
 #include "checkpoint/index.hpp"
+#include "checkpoint/index_file.hpp"
 #include "checkpoint/xxh64.hpp"
 
 namespace kolo {
@@ -40,6 +40,8 @@ Share plan(const Ranks& ranks, const std::string& path, const CheckpointEntries&
   std::vector<std::string> lines = shared_by_ranks(entries);
   lines.insert(lines.begin(), "path " + path);
   ranks.compare(lines);
+  const std::string hashes = ranks.from_root(ranks.rank() == 0 ? hashes_of(entries) : std::string());
+  ranks.all([&] { check_alike(entries, hashes); });
   Share share{path, {}};
   for (const std::size_t i : written_by(ranks.rank(), ranks.size(), entries)) share.entries.push_back(entries[i]);
   return share;
@@ -79,7 +81,7 @@ std::string_view safetensors_name(DType dtype) {
 
 /// The file's first bytes: 8 for the length of what follows, JSON, and spaces up to a multiple of 8.
 std::string header_of(const CheckpointEntries& entries) {
-  std::string json = R"({"__metadata__":{"format":"kolo","kolo_checkpoint":"1"})";
+  std::string json = R"({"__metadata__":{"format":"kolo","kolo_checkpoint":"2"})";
   std::int64_t offset = 0;
   for (const CheckpointEntry& entry : entries) {
     const bool is_whole = entry.view.elements() == entry.shape.elements();
@@ -99,20 +101,9 @@ std::string header_of(const CheckpointEntries& entries) {
   return header + json;
 }
 
-std::vector<std::uint64_t> write_hashed(const Descriptor& file, const TensorView& view) {
-  std::vector<std::uint64_t> hashes;
-  const auto* bytes = static_cast<const char*>(view.data());
-  for (std::int64_t at = 0; at < view.bytes(); at += kBlockBytes) {
-    const auto size = static_cast<std::size_t>(std::min(kBlockBytes, view.bytes() - at));
-    hashes.push_back(xxh64(bytes + at, size));
-    file.write(bytes + at, size);
-  }
-  return hashes;
-}
-
 /// The value of a scalar of whole numbers that an index can show.
 std::optional<std::int64_t> whole_number(const CheckpointEntry& entry) {
-  if (entry.shape.rank() != 0 || entry.first) return std::nullopt;
+  if (entry.shape.rank() != 0 || entry.held != Held::alike) return std::nullopt;
   const auto value = [&](auto zero) {
     std::memcpy(&zero, entry.view.data(), sizeof zero);
     return static_cast<std::int64_t>(zero);
@@ -131,29 +122,69 @@ std::optional<std::int64_t> whole_number(const CheckpointEntry& entry) {
   }
 }
 
-/// Writes a rank's file. Returns its index, which has this file alone, or none where there is nothing to write.
-Index write_part(const std::string& folder, int rank, const CheckpointEntries& entries) {
-  Index index;
-  if (entries.empty()) return index;
-  const std::string header = header_of(entries);
-  IndexedFile listed{"part-" + std::to_string(rank) + ".safetensors", 0, static_cast<std::int64_t>(header.size()),
-                     xxh64(header.data(), header.size())};
-  Descriptor file(folder + '/' + listed.name, O_WRONLY | O_CREAT | O_EXCL);
-  file.write(header.data(), header.size());
-  std::int64_t offset = listed.header_bytes;
-  for (const CheckpointEntry& entry : entries) {
-    Piece piece{entry.first.value_or(0), entry.view.elements(), 0, offset, write_hashed(file, entry.view)};
-    index.tensors.push_back({entry.name, entry.view.dtype(), entry.shape, {std::move(piece)}});
-    if (const auto number = whole_number(entry)) index.numbers.emplace_back(entry.name, *number);
-    offset += entry.view.bytes();
+/// Writes a rank's file, step by step.
+class PartWriter {
+ public:
+  PartWriter(std::string folder, int rank, const CheckpointEntries& entries)
+      : folder_(std::move(folder)), rank_(rank), entries_(&entries) {}
+
+  /// Writes some, and flushes it to the disk. Whether there is more.
+  bool step() {
+    if (entries_->empty()) return false;
+    if (index_.files.empty()) begin();
+    for (std::int64_t written = 0; written < kStepBytes && next_ < entries_->size();) written += write_block();
+    file_.sync();
+    if (next_ < entries_->size()) return true;
+    index_.files[0].bytes = offset_;
+    file_.close();
+    base::sync_folder(folder_);
+    return false;
   }
-  listed.bytes = offset;
-  index.files.push_back(std::move(listed));
-  file.sync();
-  file.close();
-  sync_folder(folder);
-  return index;
-}
+  /// Of this file alone, or of none where there is nothing to write.
+  [[nodiscard]] const Index& index() const { return index_; }
+
+ private:
+  static constexpr std::int64_t kStepBytes = 64 * kBlockBytes;
+
+  void begin() {
+    const std::string header = header_of(*entries_);
+    offset_ = static_cast<std::int64_t>(header.size());
+    index_.files.push_back({part_name(rank_), 0, offset_, xxh64(header.data(), header.size())});
+    file_ = File::create(folder_ + '/' + index_.files[0].name);
+    file_.write(header.data(), header.size());
+  }
+
+  /// The next block of the present tensor.
+  std::int64_t write_block() {
+    const CheckpointEntry& entry = (*entries_)[next_];
+    if (at_ == 0) {
+      index_.tensors.push_back(
+          {entry.name, entry.view.dtype(), entry.shape, {Piece{entry.first, entry.view.elements(), 0, offset_, {}}}});
+      if (const auto number = whole_number(entry)) index_.numbers.emplace_back(entry.name, *number);
+    }
+    const std::int64_t bytes = std::min(kBlockBytes, entry.view.bytes() - at_);
+    if (bytes > 0) {
+      const auto* const block = static_cast<const char*>(entry.view.data()) + at_;
+      index_.tensors.back().pieces[0].hashes.push_back(xxh64(block, static_cast<std::size_t>(bytes)));
+      file_.write(block, static_cast<std::size_t>(bytes));
+    }
+    at_ += bytes;
+    offset_ += bytes;
+    if (at_ == entry.view.bytes()) {
+      at_ = 0;
+      ++next_;
+    }
+    return bytes;
+  }
+
+  const std::string folder_;
+  const int rank_;
+  const CheckpointEntries* entries_;
+  File file_;
+  Index index_;
+  std::size_t next_ = 0;              // entry
+  std::int64_t at_ = 0, offset_ = 0;  // in that entry, and in the file, in bytes
+};
 
 /// Rank 0, once all parts are on the disk.
 void finish(NewFolder& folder, const std::vector<std::string>& parts) {
@@ -164,24 +195,29 @@ void finish(NewFolder& folder, const std::vector<std::string>& parts) {
   for (const IndexedFile& file : whole.files) {
     const std::string path = folder.folder() + '/' + file.name;
     const Status seen = attempt([&] {
-      if (Descriptor(path, O_RDONLY).size() != file.bytes) throw Error(ErrorCode::io, path + ": has another size");
+      if (File::open(path).bytes() != file.bytes) throw Error(ErrorCode::io, path + ": has another size");
     });
     if (!seen.ok()) {
       throw Error(ErrorCode::io, seen.message() + ", on the host of rank 0; is the folder one that all ranks share?");
     }
   }
-  write_file(folder.folder() + '/' + kIndexName, encode(whole));
+  const std::string text = encode(whole);
+  if (static_cast<std::int64_t>(text.size()) > kLargestIndex) {
+    throw Error(ErrorCode::unsupported, "the index has " + std::to_string(text.size()) + " bytes; at most " +
+                                            std::to_string(kLargestIndex) + " are supported; save fewer tensors");
+  }
+  write_file(folder.folder() + '/' + kIndexName, text);
   folder.commit();
 }
 
 /// Collective.
 void write(const Ranks& ranks, const Share& share) {
   std::optional<NewFolder> made;  // on rank 0; removed with this function, unless it has become the checkpoint
-  ranks.on_root([&] { made.emplace(share.path, kIndexName); });
+  ranks.on_root([&] { made.emplace(share.path, files_of); });
   const std::string folder = ranks.from_root(made ? made->folder() : std::string());
-  std::string part;
-  ranks.all([&] { part = encode(write_part(folder, ranks.rank(), share.entries)); });
-  const std::vector<std::string> parts = ranks.at_root(part);
+  PartWriter part(folder, ranks.rank(), share.entries);
+  ranks.in_steps([&] { return part.step(); });
+  const std::vector<std::string> parts = ranks.at_root(encode(part.index()));
   ranks.on_root([&] { finish(*made, parts); });
 }
 
@@ -191,8 +227,8 @@ constexpr const char* kSave = "save_checkpoint";
 }  // namespace checkpoint
 
 void detail::save_checkpoint(const Group& group, const std::string& path, const CheckpointEntries& entries,
-                             std::chrono::nanoseconds timeout) {
-  const checkpoint::Ranks ranks(group, checkpoint::kSave, timeout);
+                             const CheckpointOptions& options) {
+  const checkpoint::Ranks ranks(group, checkpoint::kSave, options.timeout);
   checkpoint::write(ranks, checkpoint::plan(ranks, path, entries));
 }
 
@@ -232,8 +268,8 @@ void CheckpointWriter::wait() {
 bool CheckpointWriter::is_writing() const noexcept { return impl_->is_writing; }
 
 void CheckpointWriter::start(const std::string& path, const detail::CheckpointEntries& entries,
-                             std::chrono::nanoseconds timeout) {
-  const checkpoint::Ranks ranks(impl_->group, checkpoint::kSave, timeout);
+                             const CheckpointOptions& options) {
+  const checkpoint::Ranks ranks(impl_->group, checkpoint::kSave, options.timeout);
   impl_->share = checkpoint::plan(ranks, path, entries);
   std::promise<bool> is_agreed;  // no thread writes unless all ranks have a copy and a thread
   const auto begin = [&] {
@@ -243,7 +279,7 @@ void CheckpointWriter::start(const std::string& path, const detail::CheckpointEn
       if (entry.view.elements() > 0) {
         std::memcpy(copy.data(), entry.view.data(), static_cast<std::size_t>(entry.view.bytes()));
       }
-      entry.view = copy.view();
+      entry.view = std::as_const(copy).view();
     }
     impl_->thread = std::thread([this, ranks, may_write = is_agreed.get_future()]() mutable {
       try {

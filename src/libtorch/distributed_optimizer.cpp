@@ -173,9 +173,8 @@ struct DistributedOptimizer::Impl {
   }
 
   void update() {
-    views.before_step(optimizer);
+    views.forget();
     optimizer.step();
-    views.after_step();
     reducer->end_step();
     if (replicas.is_due_after_step()) compare_replicas();
     if (options.broadcast_buffers) {
@@ -275,11 +274,18 @@ void DistributedOptimizer::rebuild() {
   impl().build();
 }
 
-std::vector<NamedView> DistributedOptimizer::state() {
-  std::vector<NamedView> all = impl().views.of(impl_->optimizer, impl_->trained()), lost = impl_->reducer->state();
-  all.insert(all.end(), lost.begin(), lost.end());
-  return all;
+std::vector<ConstNamedView> DistributedOptimizer::state() const {
+  return kolo::detail::joined(impl().views.read(impl_->optimizer, impl_->trained()), impl_->reducer->state());
 }
+std::vector<NamedView> DistributedOptimizer::begin_load() {
+  return kolo::detail::joined(impl().views.begin_load(impl_->optimizer, impl_->trained()),
+                              impl_->reducer->begin_load());
+}
+void DistributedOptimizer::end_load() {
+  impl().views.end_load(impl_->optimizer);
+  impl_->reducer->end_load();
+}
+std::vector<kolo::Parameter> DistributedOptimizer::parameters() const { return views(impl().trained()); }
 Span<const kolo::Parameter> DistributedOptimizer::places() const { return impl().reducer->places(); }
 
 std::size_t DistributedOptimizer::started() const { return impl().gradients->started(); }

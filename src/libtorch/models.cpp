@@ -71,13 +71,14 @@ std::vector<at::Tensor> tensors(const NamedTensors& list) {
   return bare;
 }
 
-std::vector<kolo::Parameter> views(const torch::nn::Module& module) {
+std::vector<kolo::Parameter> views(const NamedTensors& tensors) {
   std::vector<kolo::Parameter> list;
-  for (const auto& [name, tensor] : parameters_and_buffers(module)) {
+  for (const auto& [name, tensor] : tensors) {
     list.push_back({name, memory_view("views: " + quoted_name(name), tensor)});
   }
   return list;
 }
+std::vector<kolo::Parameter> views(const torch::nn::Module& module) { return views(parameters_and_buffers(module)); }
 
 void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root) {
   broadcast_list(group, parameters_and_buffers(module), root);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libtorch/optimizer_state.hpp"
 
-#include <cstdio>
-#include <fstream>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <exception>
 #include <sstream>
 #include <string>
 #include <typeinfo>
@@ -13,6 +16,7 @@
 #include <kolo/libtorch.hpp>
 #include <kolo/parameters.hpp>
 
+#include "base/files.hpp"
 #include "libtorch/on_root.hpp"
 #include "libtorch/tensors.hpp"
 
@@ -45,12 +49,35 @@ torch::Device device_of(const Optimizer& optimizer) {
 }
 
 void write_file(const std::string& path, torch::serialize::OutputArchive& archive) {
-  const std::string unfinished = path + ".part";
-  archive.save_to(unfinished);
-  if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
-    std::remove(unfinished.c_str());
-    throw Error(ErrorCode::io, "cannot give " + unfinished + " its name " + path);
-  }
+  base::Replacement file(path);
+  std::exception_ptr first;  // LibTorch's writer goes on writing while it is unwound
+  archive.save_to([&](const void* data, std::size_t bytes) {
+    try {
+      if (!first) file.write({static_cast<const char*>(data), bytes});
+    } catch (const Error&) {
+      first = std::current_exception();
+    }
+    return bytes;
+  });
+  if (first) std::rethrow_exception(first);
+  file.commit(base::Replacement::Lasts::yes);
+}
+
+void read_file(const std::string& path, torch::serialize::InputArchive& archive, torch::Device device) {
+  const base::NamedFile file = base::open_named(path);
+  const auto read = [&](std::uint64_t position, void* to, std::size_t bytes) {
+    std::size_t done = 0;
+    while (done < bytes) {
+      const ssize_t got =
+          ::pread(file.fd.get(), static_cast<char*>(to) + done, bytes - done, static_cast<off_t>(position + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;  // LibTorch says that the file is damaged
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  };
+  archive.load_from(
+      read, [&] { return static_cast<std::size_t>(file.bytes); }, device);
 }
 
 }  // namespace
@@ -125,7 +152,7 @@ std::int64_t load_checkpoint(const Group& group, const std::string& path, torch:
                              Optimizer& optimizer) {
   const std::string number = on_root(group, "load_checkpoint", 0, ErrorCode::io, [&] {
     torch::serialize::InputArchive archive, model, state;
-    archive.load_from(path, device_of(optimizer));
+    read_file(path, archive, device_of(optimizer));
     c10::IValue format, number;
     archive.read("kolo_checkpoint", format);
     archive.read("number", number);

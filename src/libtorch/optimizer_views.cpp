@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libtorch/optimizer_views.hpp"
 
-#include <algorithm>
 #include <map>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -25,42 +25,31 @@ namespace {
 
 using torch::optim::Optimizer;
 
-// The views of one optimizer, as they are collected.
-struct Collector {
-  std::vector<NamedView> views;
-  std::string group, parameter;  // whose turn it is
+at::Tensor zeros(const at::Tensor& like) { return at::zeros_like(like, at::MemoryFormat::Preserve); }
 
-  void number(const char* name, double& value) {
-    views.push_back({"options/" + group + '/' + name, kolo::view(&value, Shape{})});
-  }
-  void tensor(const char* name, at::Tensor& tensor, const at::Tensor& of) {
-    if (!tensor.defined()) {
-      tensor = at::zeros_like(of, at::MemoryFormat::Preserve);
-    }
-    views.push_back({name + ('/' + parameter), memory_view(parameter, tensor)});
-  }
-};
-
-// What each class has. `options` and `state` list it; `step` is its count, if it has one.
+// What each class has. `numbers` and `tensors` call `body` with each and LibTorch's name of it; `initial` is what a
+// tensor begins as. A class that counts steps begins with such a state; to SGD a buffer of zeros is another thing than
+// none.
 template <class TheOptions, class TheState>
 struct AdamLike {
   using Options = TheOptions;
   using State = TheState;
-  static void options(Collector& to, Options& from) {
-    to.number("lr", from.lr());
-    to.number("beta1", std::get<0>(from.betas()));
-    to.number("beta2", std::get<1>(from.betas()));
-    to.number("eps", from.eps());
-    to.number("weight_decay", from.weight_decay());
+  static constexpr bool counts_steps = true;
+  template <class From, class Body>
+  static void numbers(From& from, const Body& body) {
+    body("lr", from.lr());
+    body("beta1", std::get<0>(from.betas()));
+    body("beta2", std::get<1>(from.betas()));
+    body("eps", from.eps());
+    body("weight_decay", from.weight_decay());
   }
-  static void state(Collector& to, State& from, const Options& options, const at::Tensor& of) {
-    to.tensor("exp_avg", from.exp_avg(), of);
-    to.tensor("exp_avg_sq", from.exp_avg_sq(), of);
-    if (options.amsgrad()) {
-      to.tensor("max_exp_avg_sq", from.max_exp_avg_sq(), of);
-    }
+  template <class Body>
+  static void tensors(State& of, const Options& options, const Body& body) {
+    body("exp_avg", of.exp_avg());
+    body("exp_avg_sq", of.exp_avg_sq());
+    if (options.amsgrad()) body("max_exp_avg_sq", of.max_exp_avg_sq());
   }
-  static std::int64_t* step(State& of) { return &of.step(); }
+  static at::Tensor initial(const Options& /*options*/, const at::Tensor& of) { return zeros(of); }
 };
 using Adam = AdamLike<torch::optim::AdamOptions, torch::optim::AdamParamState>;
 using AdamW = AdamLike<torch::optim::AdamWOptions, torch::optim::AdamWParamState>;
@@ -68,65 +57,71 @@ using AdamW = AdamLike<torch::optim::AdamWOptions, torch::optim::AdamWParamState
 struct Sgd {
   using Options = torch::optim::SGDOptions;
   using State = torch::optim::SGDParamState;
-  static void options(Collector& to, Options& from) {
-    to.number("lr", from.lr());
-    to.number("momentum", from.momentum());
-    to.number("dampening", from.dampening());
-    to.number("weight_decay", from.weight_decay());
+  static constexpr bool counts_steps = false;
+  template <class From, class Body>
+  static void numbers(From& from, const Body& body) {
+    body("lr", from.lr());
+    body("momentum", from.momentum());
+    body("dampening", from.dampening());
+    body("weight_decay", from.weight_decay());
+    body("nesterov", from.nesterov());
   }
-  static void state(Collector& to, State& from, const Options& options, const at::Tensor& of) {
-    if (options.momentum() != 0) {
-      to.tensor("momentum_buffer", from.momentum_buffer(), of);
-    }
+  template <class Body>
+  static void tensors(State& of, const Options& options, const Body& body) {
+    if (options.momentum() != 0) body("momentum_buffer", of.momentum_buffer());
   }
-  static std::int64_t* step(State& /*of*/) { return nullptr; }
+  static at::Tensor initial(const Options& /*options*/, const at::Tensor& of) { return zeros(of); }
 };
 
 struct RmsProp {
   using Options = torch::optim::RMSpropOptions;
   using State = torch::optim::RMSpropParamState;
-  static void options(Collector& to, Options& from) {
-    to.number("lr", from.lr());
-    to.number("alpha", from.alpha());
-    to.number("eps", from.eps());
-    to.number("weight_decay", from.weight_decay());
-    to.number("momentum", from.momentum());
+  static constexpr bool counts_steps = true;
+  template <class From, class Body>
+  static void numbers(From& from, const Body& body) {
+    body("lr", from.lr());
+    body("alpha", from.alpha());
+    body("eps", from.eps());
+    body("weight_decay", from.weight_decay());
+    body("momentum", from.momentum());
   }
-  static void state(Collector& to, State& from, const Options& options, const at::Tensor& of) {
-    to.tensor("square_avg", from.square_avg(), of);
-    if (options.momentum() > 0) {
-      to.tensor("momentum_buffer", from.momentum_buffer(), of);
-    }
-    if (options.centered()) {
-      to.tensor("grad_avg", from.grad_avg(), of);
-    }
+  template <class Body>
+  static void tensors(State& of, const Options& options, const Body& body) {
+    body("square_avg", of.square_avg());
+    if (options.momentum() > 0) body("momentum_buffer", of.momentum_buffer());
+    if (options.centered()) body("grad_avg", of.grad_avg());
   }
-  static std::int64_t* step(State& of) { return &of.step(); }
+  static at::Tensor initial(const Options& /*options*/, const at::Tensor& of) { return zeros(of); }
 };
 
 struct Adagrad {
   using Options = torch::optim::AdagradOptions;
   using State = torch::optim::AdagradParamState;
-  static void options(Collector& to, Options& from) {
-    to.number("lr", from.lr());
-    to.number("lr_decay", from.lr_decay());
-    to.number("weight_decay", from.weight_decay());
-    to.number("eps", from.eps());
+  static constexpr bool counts_steps = true;
+  template <class From, class Body>
+  static void numbers(From& from, const Body& body) {
+    body("lr", from.lr());
+    body("lr_decay", from.lr_decay());
+    body("weight_decay", from.weight_decay());
+    body("eps", from.eps());
   }
-  static void state(Collector& to, State& from, const Options& /*options*/, const at::Tensor& of) {
-    to.tensor("sum", from.sum(), of);
+  template <class Body>
+  static void tensors(State& of, const Options& /*options*/, const Body& body) {
+    body("sum", of.sum());
   }
-  static std::int64_t* step(State& of) { return &of.step(); }
+  static at::Tensor initial(const Options& options, const at::Tensor& of) {
+    return at::full_like(of, options.initial_accumulator_value(), at::MemoryFormat::Preserve);
+  }
 };
 
 // Calls `body` with the row of the optimizer's class.
 template <class Body>
-void with_class(Optimizer& optimizer, const Body& body) {
-  if (dynamic_cast<torch::optim::AdamW*>(&optimizer) != nullptr) return body(AdamW{});
-  if (dynamic_cast<torch::optim::Adam*>(&optimizer) != nullptr) return body(Adam{});
-  if (dynamic_cast<torch::optim::SGD*>(&optimizer) != nullptr) return body(Sgd{});
-  if (dynamic_cast<torch::optim::RMSprop*>(&optimizer) != nullptr) return body(RmsProp{});
-  if (dynamic_cast<torch::optim::Adagrad*>(&optimizer) != nullptr) return body(Adagrad{});
+void with_class(const Optimizer& optimizer, const Body& body) {
+  if (dynamic_cast<const torch::optim::AdamW*>(&optimizer) != nullptr) return body(AdamW{});
+  if (dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr) return body(Adam{});
+  if (dynamic_cast<const torch::optim::SGD*>(&optimizer) != nullptr) return body(Sgd{});
+  if (dynamic_cast<const torch::optim::RMSprop*>(&optimizer) != nullptr) return body(RmsProp{});
+  if (dynamic_cast<const torch::optim::Adagrad*>(&optimizer) != nullptr) return body(Adagrad{});
   throw Error(ErrorCode::unsupported, "state(): only that of SGD, Adam, AdamW, RMSprop and Adagrad is known");
 }
 
@@ -142,55 +137,103 @@ typename Map::key_type key_of(const Map& /*map*/, const at::Tensor& parameter) {
   }
 }
 
-template <class State>
-State& state_of(Optimizer& optimizer, const at::Tensor& parameter) {
-  auto& slot = optimizer.state()[key_of(optimizer.state(), parameter)];
-  if (!slot) {
-    slot = std::make_unique<State>();
+template <class Row>
+struct HeldOf : OptimizerViews::Held {
+  at::Tensor parameter;
+  typename Row::State state;
+  bool exists = false;
+
+  HeldOf(const Optimizer& optimizer, const typename Row::Options& options, const at::Tensor& of) : parameter(of) {
+    const auto found = optimizer.state().find(key_of(optimizer.state(), of));
+    exists = found != optimizer.state().end() && found->second != nullptr;
+    if (exists) state = static_cast<const typename Row::State&>(*found->second);
+    Row::tensors(state, options, [&](const char* /*name*/, at::Tensor& tensor) {
+      if (!tensor.defined()) tensor = Row::initial(options, of);
+    });
   }
-  return static_cast<State&>(*slot);
+  void give_to(Optimizer& optimizer) override {
+    const auto key = key_of(optimizer.state(), parameter);
+    if (Row::counts_steps || exists) {
+      optimizer.state()[key] = std::make_unique<typename Row::State>(state);
+    } else {
+      optimizer.state().erase(key);
+    }
+  }
+};
+
+template <class View, class T>
+View scalar(std::string name, T& value) {
+  if constexpr (std::is_same_v<View, NamedView>) {
+    return {std::move(name), kolo::view(&value, Shape{})};
+  } else {
+    return {std::move(name), kolo::const_view(&value, Shape{})};
+  }
+}
+
+template <class Row, class View>
+void append(std::vector<View>& views, const std::string& name, HeldOf<Row>& held,
+            const typename Row::Options& options) {
+  bool has_any = false;
+  Row::tensors(held.state, options, [&](const char* which, at::Tensor& tensor) {
+    views.push_back({which + ('/' + name), memory_view(name, tensor)});
+    has_any = true;
+  });
+  if constexpr (Row::counts_steps) {
+    views.push_back(scalar<View>("step/" + name, held.state.step()));
+  } else if (has_any) {
+    views.push_back(scalar<View>("has_momentum/" + name, held.exists));
+  }
+}
+
+// Views of a const optimizer's numbers, which are to be read, or of another's.
+template <class View, class TheOptimizer>
+std::vector<View> views_of(TheOptimizer& optimizer, const NamedTensors& parameters,
+                           std::vector<std::unique_ptr<OptimizerViews::Held>>& all) {
+  const at::NoGradGuard no_grad;
+  std::map<const void*, std::string> names;
+  for (const auto& [name, tensor] : parameters) names.emplace(tensor.unsafeGetTensorImpl(), name);
+  all.clear();
+  std::vector<View> views;
+  with_class(optimizer, [&](auto row) {
+    using Row = decltype(row);
+    std::size_t number = 0;
+    for (auto& group : optimizer.param_groups()) {
+      using Options = typename Row::Options;
+      auto& options =
+          static_cast<std::conditional_t<std::is_const_v<TheOptimizer>, const Options, Options>&>(group.options());
+      const std::string prefix = "options/" + std::to_string(number++) + '/';
+      Row::numbers(options,
+                   [&](const char* which, auto& value) { views.push_back(scalar<View>(prefix + which, value)); });
+      for (const at::Tensor& parameter : group.params()) {
+        const auto name = names.find(parameter.unsafeGetTensorImpl());
+        if (name == names.end() || parameter.numel() == 0) continue;
+        auto held = std::make_unique<HeldOf<Row>>(optimizer, options, parameter);
+        append(views, name->second, *held, options);
+        all.push_back(std::move(held));
+      }
+    }
+  });
+  return views;
 }
 
 }  // namespace
 
-std::vector<NamedView> OptimizerViews::of(Optimizer& optimizer, const NamedTensors& parameters) {
-  const at::NoGradGuard no_grad;
-  std::map<const void*, std::string> names;
-  for (const auto& [name, tensor] : parameters) names.emplace(tensor.unsafeGetTensorImpl(), name);
-  Collector to;
-  with_class(optimizer, [&](auto row) {
-    using Row = decltype(row);
-    for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
-      auto& group = optimizer.param_groups()[i];
-      auto& options = static_cast<typename Row::Options&>(group.options());
-      to.group = std::to_string(i);
-      Row::options(to, options);
-      for (at::Tensor& parameter : group.params()) {
-        const auto name = names.find(parameter.unsafeGetTensorImpl());
-        if (name == names.end()) continue;
-        to.parameter = name->second;
-        auto& state = state_of<typename Row::State>(optimizer, parameter);
-        Row::state(to, state, options, parameter);
-        const std::int64_t* const step = Row::step(state);
-        if (step != nullptr && !is_viewed_) steps_ = std::max(steps_, *step);
-      }
-    }
-    typename Row::State any;  // for a rank that has no piece
-    if (Row::step(any) != nullptr) to.views.push_back({"step", kolo::view(&steps_, Shape{})});
-  });
-  is_viewed_ = true;
-  return std::move(to.views);
+std::vector<ConstNamedView> OptimizerViews::read(const Optimizer& optimizer, const NamedTensors& parameters) {
+  return views_of<ConstNamedView>(optimizer, parameters, read_);
 }
 
-void OptimizerViews::before_step(Optimizer& optimizer) {
-  if (!is_viewed_) return;
-  with_class(optimizer, [&](auto row) {
-    using Row = decltype(row);
-    for (auto& [key, state] : optimizer.state()) {
-      if (std::int64_t* step = Row::step(static_cast<typename Row::State&>(*state))) *step = steps_;
-    }
-  });
-  is_viewed_ = false;
+std::vector<NamedView> OptimizerViews::begin_load(Optimizer& optimizer, const NamedTensors& parameters) {
+  return views_of<NamedView>(optimizer, parameters, loading_);
+}
+
+void OptimizerViews::end_load(Optimizer& optimizer) {
+  for (const std::unique_ptr<Held>& held : loading_) held->give_to(optimizer);
+  forget();
+}
+
+void OptimizerViews::forget() noexcept {
+  read_.clear();
+  loading_.clear();
 }
 
 }  // namespace kolo::libtorch

@@ -120,9 +120,8 @@ struct ShardedOptimizer::Impl {
       return false;
     }
     for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i].second.mutable_grad() = piece_gradients[i];
-    views.before_step(*optimizer);
+    views.forget();
     optimizer->step();
-    views.after_step();
     shards.after_step();
     for (const auto& [name, parameter] : parameters) mark_changed(parameter);
     if (options.reduction.broadcast_buffers) libtorch::broadcast_buffers(ranks, *module);
@@ -184,11 +183,17 @@ DistributedOptimizer::NoSync ShardedOptimizer::no_sync() {
 torch::optim::Optimizer& ShardedOptimizer::optimizer() const { return *impl().optimizer; }
 std::optional<double> ShardedOptimizer::norm() const { return impl().shards.norm(); }
 
-std::vector<NamedView> ShardedOptimizer::state() {
-  std::vector<NamedView> all = impl().views.of(*impl_->optimizer, impl_->pieces), more = impl_->shards.state();
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+std::vector<ConstNamedView> ShardedOptimizer::state() const {
+  return kolo::detail::joined(impl().views.read(*impl_->optimizer, impl_->pieces), impl_->shards.state());
 }
+std::vector<NamedView> ShardedOptimizer::begin_load() {
+  return kolo::detail::joined(impl().views.begin_load(*impl_->optimizer, impl_->pieces), impl_->shards.begin_load());
+}
+void ShardedOptimizer::end_load() {
+  impl().views.end_load(*impl_->optimizer);
+  impl_->shards.end_load();
+}
+std::vector<kolo::Parameter> ShardedOptimizer::parameters() const { return views(impl().parameters); }
 Span<const kolo::Parameter> ShardedOptimizer::places() const { return impl().shards.places(); }
 
 std::size_t ShardedOptimizer::started() const { return impl().gradients.started(); }

@@ -65,16 +65,20 @@ void AdamW::set_learning_rate(double value) {
   options_.learning_rate = value;
 }
 
-std::vector<NamedView> AdamW::state() {
-  std::vector<NamedView> state{optimizer::scalar_view("learning_rate", options_.learning_rate),
-                               optimizer::scalar_view("beta1", options_.beta1),
-                               optimizer::scalar_view("beta2", options_.beta2),
-                               optimizer::scalar_view("epsilon", options_.epsilon),
-                               optimizer::scalar_view("weight_decay", options_.weight_decay),
-                               optimizer::scalar_view("steps", steps_)};
-  optimizer::append_views(state, "mean", parameters_, mean_);
-  optimizer::append_views(state, "square", parameters_, square_);
+template <class View, class Self>
+std::vector<View> AdamW::views_of(Self& self) {
+  std::vector<View> state{optimizer::scalar_view("learning_rate", self.options_.learning_rate),
+                          optimizer::scalar_view("beta1", self.options_.beta1),
+                          optimizer::scalar_view("beta2", self.options_.beta2),
+                          optimizer::scalar_view("epsilon", self.options_.epsilon),
+                          optimizer::scalar_view("weight_decay", self.options_.weight_decay),
+                          optimizer::scalar_view("steps", self.steps_)};
+  optimizer::append_views(state, "mean", self.parameters_, self.mean_);
+  optimizer::append_views(state, "square", self.parameters_, self.square_);
   return state;
 }
+
+std::vector<ConstNamedView> AdamW::state() const { return views_of<ConstNamedView>(*this); }
+std::vector<NamedView> AdamW::state() { return views_of<NamedView>(*this); }
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 #include "optimizer/compressed_gradient.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "optimizer/blocks.hpp"
 #include "optimizer/elements.hpp"
@@ -29,7 +30,7 @@ TensorView stretch_of(const TensorView& view, std::int64_t first, std::int64_t c
 
 CompressedGradient::CompressedGradient(const Group& group, const std::string& name, const TensorView& gradient,
                                        bool gathers, const DistributedOptimizerOptions& options, int priority)
-    : group_(group), own_(static_cast<std::size_t>(rank(group))) {
+    : group_(group), name_(name), timeout_(options.timeout), own_(static_cast<std::size_t>(rank(group))) {
   const std::int64_t ranks = size(group), each = gradient.elements() / ranks, larger = gradient.elements() % ranks;
   std::int64_t first = 0, at = 0;
   std::vector<std::int64_t> splits;
@@ -56,11 +57,6 @@ CompressedGradient::CompressedGradient(const Group& group, const std::string& na
     gather_ = prepare(group, name + " (sum)",
                       Call::allgather_into(row(outgoing_, own.at, splits[own_]), outgoing_.view(), gather));
   }
-  ReduceScatterOptions collect;
-  collect.timeout = options.timeout;
-  const TensorView all = lost_here_.view();
-  collect_ = prepare(group, name + " (lost)",
-                     Call::reduce_scatter_into(all, stretch_of(all, own.first, own.elements), collect));
 }
 
 Handle CompressedGradient::start(const TensorView& gradient) {
@@ -98,13 +94,36 @@ void CompressedGradient::finish(const TensorView& gradient) const {
   }
 }
 
-TensorView CompressedGradient::lost() {
-  collect_.start().wait();
+float* CompressedGradient::begin_copy() {
+  copied_ = Tensor(DType::float32, Shape{parts_[own_].elements});
+  return static_cast<float*>(copied_.data());
+}
+
+ConstTensorView CompressedGradient::lost() {
   const Part& own = parts_[own_];
-  auto* const lost = static_cast<float*>(lost_piece_.data());
-  for (std::int64_t i = 0; i < own.elements; ++i) lost[i] += lost_here()[own.first + i];
+  Tensor sums(DType::float32, lost_here_.shape());
+  std::memcpy(sums.data(), lost_here_.data(), static_cast<std::size_t>(sums.bytes()));
+  ReduceScatterOptions options;
+  options.timeout = timeout_;
+  const TensorView all = sums.view();
+  kolo::start(group_, name_ + " (lost)",
+              Call::reduce_scatter_into(all, stretch_of(all, own.first, own.elements), options))
+      .wait();
+  const auto* const lost = static_cast<const float*>(lost_piece_.data());
+  const auto* const of_ranks = static_cast<const float*>(sums.data()) + own.first;
+  float* const copy = begin_copy();
+  for (std::int64_t i = 0; i < own.elements; ++i) copy[i] = lost[i] + of_ranks[i];
+  return std::as_const(copied_).view();
+}
+
+TensorView CompressedGradient::lost_to_load() {
+  begin_copy();
+  return copied_.view();
+}
+
+void CompressedGradient::load_lost() {
+  std::memcpy(lost_piece_.data(), copied_.data(), static_cast<std::size_t>(copied_.bytes()));
   fill_zero(lost_here_.view());
-  return lost_piece_.view();
 }
 
 }  // namespace kolo::optimizer

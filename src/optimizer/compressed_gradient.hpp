@@ -7,7 +7,9 @@
 // 2014), which only the optimizer can.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,25 +35,32 @@ class CompressedGradient {
   Handle start_gather(const TensorView& piece, double divisor);
   void finish(const TensorView& gradient) const;
 
-  /// Of this rank's piece: what the encodings of all ranks have lost of the sum. Collective. To be saved or
-  /// overwritten.
-  TensorView lost();
+  /// Of this rank's piece: what the encodings of all ranks have lost of the sum. Collective. A copy, until the next
+  /// call of this or of `lost_to_load`.
+  ConstTensorView lost();
+  /// Where a load writes that, and, once it has: what was lost is this.
+  TensorView lost_to_load();
+  void load_lost();
 
  private:
   struct Part {
     std::int64_t elements, first, at;  // how many, from which one on; and where they lie, encoded
   };
+  float* begin_copy();
   [[nodiscard]] std::byte* outgoing(const Part& part) { return bytes_of(outgoing_) + part.at; }
   static std::byte* bytes_of(Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
   float* lost_here() { return static_cast<float*>(lost_here_.data()); }
 
   const Group group_;
+  const std::string name_;
+  const std::optional<std::chrono::nanoseconds> timeout_;
   std::vector<Part> parts_;  // by rank
   const std::size_t own_;
   Tensor lost_here_;   // by this rank's first encoding, of all elements
   Tensor lost_piece_;  // of the sum, of this rank's piece
+  Tensor copied_;      // for a checkpoint: of this rank's piece
   Tensor outgoing_, incoming_;
-  Prepared exchange_, gather_, collect_;
+  Prepared exchange_, gather_;
 };
 
 }  // namespace kolo::optimizer

@@ -184,6 +184,12 @@ struct GradientReducer::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  void check_between_steps(const std::string& call) const {
+    if (in_flight() || synchronized) {
+      misused("DistributedOptimizer: " + call + " in the middle of a step; after step() is the time for it");
+    }
+  }
+
   static void move_apart(Gradient& gradient) {
     gradient.apart = Tensor(gradient.piece->dtype(), gradient.piece->shape());
     gradient.piece = gradient.apart.view();
@@ -752,16 +758,30 @@ bool GradientReducer::follow_step() {
   return steps && *steps;
 }
 
-std::vector<NamedView> GradientReducer::state() {
+std::vector<ConstNamedView> GradientReducer::state() const {
   Impl& self = impl();
-  if (self.in_flight() || self.synchronized) {
-    misused("DistributedOptimizer: state() in the middle of a step; after step() is the time for it");
-  }
-  std::vector<NamedView> views;
+  self.check_between_steps("state()");
+  std::vector<ConstNamedView> views;
   self.for_each_view([&](const Gradient& gradient) {
     if (gradient.compressed) views.push_back({"compression/" + gradient.name, gradient.compressed->lost()});
   });
   return views;
+}
+
+std::vector<NamedView> GradientReducer::begin_load() {
+  Impl& self = impl();
+  self.check_between_steps("begin_load()");
+  std::vector<NamedView> views;
+  self.for_each_view([&](const Gradient& gradient) {
+    if (gradient.compressed) views.push_back({"compression/" + gradient.name, gradient.compressed->lost_to_load()});
+  });
+  return views;
+}
+
+void GradientReducer::end_load() {
+  impl().for_each_view([](const Gradient& gradient) {
+    if (gradient.compressed) gradient.compressed->load_lost();
+  });
 }
 
 Span<const Parameter> GradientReducer::places() const { return impl().places; }

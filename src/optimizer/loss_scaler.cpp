@@ -7,6 +7,8 @@
 
 #include <kolo/error.hpp>
 
+#include "optimizer/state.hpp"
+
 namespace kolo {
 namespace {
 
@@ -49,11 +51,15 @@ void LossScaler::update(bool has_overflowed) {
   }
 }
 
-std::vector<NamedView> LossScaler::state() {
-  return {{"scale", view(&scale_, Shape{})},
-          {"good_steps", view(&good_steps_, Shape{})},
-          {"tolerated", view(&tolerated_, Shape{})},
-          {"skipped", view(&skipped_, Shape{})}};
+template <class View, class Self>
+std::vector<View> LossScaler::views_of(Self& self) {
+  std::vector<View> state{
+      optimizer::scalar_view("scale", self.scale_), optimizer::scalar_view("good_steps", self.good_steps_),
+      optimizer::scalar_view("tolerated", self.tolerated_), optimizer::scalar_view("skipped", self.skipped_)};
+  return state;
 }
+
+std::vector<ConstNamedView> LossScaler::state() const { return views_of<ConstNamedView>(*this); }
+std::vector<NamedView> LossScaler::state() { return views_of<NamedView>(*this); }
 
 }  // namespace kolo

@@ -213,11 +213,19 @@ Span<const Parameter> ParameterShards::pieces() const { return impl().pieces; }
 
 Span<const Parameter> ParameterShards::places() const { return impl().places; }
 
-std::vector<NamedView> ParameterShards::state() {
-  std::vector<NamedView> views = impl().reducer.state();
+std::vector<ConstNamedView> ParameterShards::state() const {
+  std::vector<ConstNamedView> views = impl().reducer.state();
+  for (const Master& master : impl_->masters) views.push_back({"master/" + master.place.name, master.value.view()});
+  return views;
+}
+
+std::vector<NamedView> ParameterShards::begin_load() {
+  std::vector<NamedView> views = impl().reducer.begin_load();
   for (Master& master : impl_->masters) views.push_back({"master/" + master.place.name, master.value.view()});
   return views;
 }
+
+void ParameterShards::end_load() { impl().reducer.end_load(); }
 
 GradientReducer& ParameterShards::reducer() const { return impl().reducer; }
 

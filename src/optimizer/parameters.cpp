@@ -61,6 +61,15 @@ void detail::broadcast_list(const Group& group, const std::string& caller, Span<
   broadcast_all(group, caller, tensors, root);
 }
 
+void detail::check_no_pieces(Span<const Parameter> places) {
+  if (places.empty()) return;
+  throw Error(
+      ErrorCode::unsupported,
+      "broadcast_optimizer_state: the state of " + quoted_name(places[0].name) +
+          " lies in pieces, of which each rank has its own; save_checkpoint and load_checkpoint take such a state "
+          "from one run to another");
+}
+
 double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {
   if (!(max_norm >= 0)) {
     throw Error(ErrorCode::invalid_argument,

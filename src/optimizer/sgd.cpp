@@ -77,15 +77,19 @@ void Sgd::set_learning_rate(double value) {
   options_.learning_rate = value;
 }
 
-std::vector<NamedView> Sgd::state() {
-  std::vector<NamedView> state{optimizer::scalar_view("learning_rate", options_.learning_rate),
-                               optimizer::scalar_view("momentum", options_.momentum),
-                               optimizer::scalar_view("dampening", options_.dampening),
-                               optimizer::scalar_view("weight_decay", options_.weight_decay),
-                               optimizer::scalar_view("nesterov", options_.nesterov),
-                               optimizer::scalar_view("steps", steps_)};
-  optimizer::append_views(state, "momentum", parameters_, momentum_);
+template <class View, class Self>
+std::vector<View> Sgd::views_of(Self& self) {
+  std::vector<View> state{optimizer::scalar_view("learning_rate", self.options_.learning_rate),
+                          optimizer::scalar_view("momentum", self.options_.momentum),
+                          optimizer::scalar_view("dampening", self.options_.dampening),
+                          optimizer::scalar_view("weight_decay", self.options_.weight_decay),
+                          optimizer::scalar_view("nesterov", self.options_.nesterov),
+                          optimizer::scalar_view("steps", self.steps_)};
+  optimizer::append_views(state, "momentum", self.parameters_, self.momentum_);
   return state;
 }
+
+std::vector<ConstNamedView> Sgd::state() const { return views_of<ConstNamedView>(*this); }
+std::vector<NamedView> Sgd::state() { return views_of<NamedView>(*this); }
 
 }  // namespace kolo

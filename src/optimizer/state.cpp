@@ -61,17 +61,6 @@ std::vector<Tensor> zeroed_like(const std::vector<Parameter>& parameters) {
   return tensors;
 }
 
-NamedView scalar_view(std::string name, double& value) { return {std::move(name), view(&value, Shape{})}; }
-NamedView scalar_view(std::string name, bool& value) { return {std::move(name), view(&value, Shape{})}; }
-NamedView scalar_view(std::string name, std::int64_t& value) { return {std::move(name), view(&value, Shape{})}; }
-
-void append_views(std::vector<NamedView>& state, const std::string& prefix, const std::vector<Parameter>& parameters,
-                  std::vector<Tensor>& tensors) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    state.push_back({prefix + '/' + parameters[i].name, tensors[i].view()});
-  }
-}
-
 void zero_gradients(const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
     fill_zero(*parameter.gradient);

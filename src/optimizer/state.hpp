@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <kolo/parameters.hpp>
@@ -25,12 +27,22 @@ void check_option(std::string_view caller, std::string_view name, double value, 
 /// One zeroed tensor a parameter, of its type and shape.
 std::vector<Tensor> zeroed_like(const std::vector<Parameter>& parameters);
 
-/// Views of a scalar and of one tensor a parameter, as `state()` gives them.
-NamedView scalar_view(std::string name, double& value);
-NamedView scalar_view(std::string name, bool& value);
-NamedView scalar_view(std::string name, std::int64_t& value);
-void append_views(std::vector<NamedView>& state, const std::string& prefix, const std::vector<Parameter>& parameters,
-                  std::vector<Tensor>& tensors);
+/// Views of a scalar and of one tensor a parameter, as `state()` gives them: to be read, if they are of const memory.
+template <class T>
+auto scalar_view(std::string name, T& value) {
+  if constexpr (std::is_const_v<T>) {
+    return ConstNamedView{std::move(name), const_view(&value, Shape{})};
+  } else {
+    return NamedView{std::move(name), view(&value, Shape{})};
+  }
+}
+template <class View, class Tensors>
+void append_views(std::vector<View>& state, const std::string& prefix, const std::vector<Parameter>& parameters,
+                  Tensors& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    state.push_back({prefix + '/' + parameters[i].name, tensors[i].view()});
+  }
+}
 
 /// Zeroes every gradient.
 void zero_gradients(const std::vector<Parameter>& parameters);

@@ -106,6 +106,31 @@ TEST(Index, OnlyWhatIsWrittenIsRead) {
   EXPECT_NE(error_with("0000000000000009", "000000000000000G"), "nothing");
 }
 
+TEST(Index, AnotherFormatIsNamed) {
+  std::string text = encode(sample());
+  text[text.find(":2,") + 1] = '1';
+  EXPECT_EQ(
+      error_of([&] { static_cast<void>(decode(text)); }),
+      "io: is of format 1, which builds before Kolo 0.2 wrote; this one reads format 2. Train on from an older state, "
+      "or anew");
+  text[text.find(":1,") + 1] = '3';
+  EXPECT_EQ(error_of([&] { static_cast<void>(decode(text)); }),
+            "io: is of format 3, of a later release of Kolo; this one reads format 2. Load it with that release");
+  EXPECT_EQ(error_of([&] { static_cast<void>(decode(R"({"pages": 3})")); }),
+            "io: is no index of a checkpoint of Kolo's, or is damaged");
+}
+
+TEST(Index, NamesOfFiles) {
+  for (const char* name : {"index.json", "part-0.safetensors", "part-123.safetensors"}) {
+    EXPECT_TRUE(is_file_name(name)) << name;
+  }
+  EXPECT_EQ(part_name(12), "part-12.safetensors");
+  for (const char* name : {"", "part-.safetensors", "part-1.safetensors.old", "part-1x.safetensors", "index.json~",
+                           "part-0", "notes.txt"}) {
+    EXPECT_FALSE(is_file_name(name)) << name;
+  }
+}
+
 TEST(Index, PiecesAreAllOfATensorAndLieInTheirFiles) {
   const std::string w = R"("parameters/\"w\"\\\n\x01)"
                         "\xC3\xA4\"";
@@ -137,9 +162,10 @@ TEST(Entries, EachIsWrittenByOneRankAndTheBytesAreSpread) {
   CheckpointEntries entries;
   for (std::int64_t i = 0; i < 40; ++i) {
     entries.push_back(
-        {"t" + std::to_string(i), view(memory.data(), static_cast<std::size_t>(i)), Shape{i}, std::nullopt});
+        {"t" + std::to_string(i), view(memory.data(), static_cast<std::size_t>(i)), Shape{i}, Held::alike});
   }
-  entries.push_back({"piece", view(memory.data(), 5), Shape{20}, 5});
+  entries.push_back({"piece", view(memory.data(), 5), Shape{20}, Held::piece, 5});
+  entries.push_back({"buffer", view(memory.data(), 60), Shape{60}, Held::apart});
   std::vector<int> writers(entries.size());
   for (int rank = 0; rank < 3; ++rank) {
     std::int64_t bytes = 0;
@@ -147,10 +173,12 @@ TEST(Entries, EachIsWrittenByOneRankAndTheBytesAreSpread) {
       ++writers[i];
       bytes += entries[i].view.bytes();
     }
-    EXPECT_NEAR(static_cast<double>(bytes), 39 * 40 / 2 * 8 / 3 + 40, 40 * 8) << rank;
+    EXPECT_NEAR(static_cast<double>(bytes), (39 * 40 / 2 + 60) * 8 / 3 + 40, 40 * 8) << rank;
   }
   for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(writers[i], 1) << i;
   EXPECT_EQ(writers[40], 3) << "every rank has a piece of its own";
+  EXPECT_EQ(writers[41], 1);
+  EXPECT_EQ(written_by(1, 3, {entries[41]}).size(), 0U) << "buffers are rank 0's";
 }
 
 }  // namespace

@@ -433,11 +433,12 @@ TEST(ShardedCheckpoints, StateHasLibTorchsNames) {
     Net net;
     kt::ShardedOptimizer optimizer(net, kAdamW);
     std::string names;
-    for (const kolo::NamedView& one : optimizer.state()) names += one.name + ' ';
+    for (const kolo::ConstNamedView& one : optimizer.state()) names += one.name + ' ';
     EXPECT_EQ(names, "options/0/lr options/0/beta1 options/0/beta2 options/0/eps options/0/weight_decay "
-                     "exp_avg/scale exp_avg_sq/scale exp_avg/columns exp_avg_sq/columns exp_avg/first.weight "
-                     "exp_avg_sq/first.weight exp_avg/first.bias exp_avg_sq/first.bias exp_avg/last.weight "
-                     "exp_avg_sq/last.weight step ");
+                     "exp_avg/scale exp_avg_sq/scale step/scale exp_avg/columns exp_avg_sq/columns step/columns "
+                     "exp_avg/first.weight exp_avg_sq/first.weight step/first.weight exp_avg/first.bias "
+                     "exp_avg_sq/first.bias step/first.bias exp_avg/last.weight exp_avg_sq/last.weight "
+                     "step/last.weight ");
   });
 }
 

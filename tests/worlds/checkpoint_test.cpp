@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -397,9 +398,10 @@ TEST_F(CheckpointTest, AFlippedByteIsNamed) {
 
 TEST_F(CheckpointTest, FilesThatAreMissingOrCutOffAreNamed) {
   run(2, [&] {
-    std::vector<float> a(600, 1), b(500, 2);
+    std::vector<float> a(600, 1), b(500, 2), gradient(600);
     kolo::Sgd sgd({});
-    const std::vector<Parameter> list{{"a", kolo::view(a)}, {"b", kolo::view(b)}};
+    const std::vector<Parameter> list{{"a", kolo::view(a), kolo::view(gradient)},
+                                      {"b", kolo::view(b), kolo::view(gradient.data(), b.size())}};
     const auto error = [&] { return sentence_of(ErrorCode::io, [&] { kolo::load_checkpoint(path(), list, sgd); }); };
     EXPECT_EQ(error(), "load_checkpoint: rank 0: " + path() + "/index.json: open: No such file or directory");
     kolo::save_checkpoint(path(), list, sgd);
@@ -462,15 +464,233 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNotReplaced) {
     const auto error = [&](const std::string& to) {
       return sentence_of(ErrorCode::io, [&] { kolo::save_checkpoint(to, list, sgd); });
     };
-    for (const char* name : {"step", "file"}) {
-      EXPECT_EQ(error(path(name)), "save_checkpoint: rank 0: " + path(name) +
-                                       ": is there already, and is no checkpoint; it is not replaced");
-    }
+    EXPECT_EQ(error(path()), "save_checkpoint: rank 0: " + path() + ": is there already, and is not replaced: " +
+                                 path() + "/index.json: open: No such file or directory");
+    EXPECT_EQ(error(path("file")),
+              "save_checkpoint: rank 0: " + path("file") + ": is there already, and is not replaced: it is no folder");
     EXPECT_EQ(error(path("file") + "/step"), "save_checkpoint: rank 0: " + path("file") + ": mkdir: Not a directory");
     kolo::save_checkpoint(path("empty") + "/", list, sgd);
     kolo::load_checkpoint(path("empty"), list, sgd);
   });
   EXPECT_EQ(names(), (std::vector<std::string>{"empty", "file", "step"}));
+}
+
+/// A save of one value in one process, and its error.
+std::string error_of_a_save(const std::string& path) {
+  std::string sentence;
+  run(1, [&] {
+    std::vector<float> a(6, 1);
+    kolo::Sgd sgd({});
+    const std::vector<Parameter> list{{"a", kolo::view(a)}};
+    try {
+      kolo::save_checkpoint(path, list, sgd);
+    } catch (const kolo::Error& error) {
+      sentence = error.status().message();
+    }
+  });
+  return sentence;
+}
+
+// A folder of the user's own, which holds a file of that name, was deleted.
+TEST_F(CheckpointTest, AFolderWithAnIndexOfSomethingElseIsNotReplaced) {
+  std::filesystem::create_directories(path());
+  std::ofstream(path() + "/index.json") << R"({"pages": ["mine"]})";
+  std::ofstream(path() + "/thesis.tex") << "mine";
+  EXPECT_EQ(error_of_a_save(path()), "save_checkpoint: " + path() + ": is there already, and is not replaced: " +
+                                         path() + "/index.json: is no index of a checkpoint of Kolo's, or is damaged");
+  EXPECT_TRUE(std::filesystem::exists(path() + "/thesis.tex"));
+  EXPECT_EQ(names(), std::vector<std::string>{"step"});
+}
+
+// A user's own file in a checkpoint's folder was deleted by the next save.
+TEST_F(CheckpointTest, AFileOfTheUsersInACheckpointIsKept) {
+  EXPECT_EQ(error_of_a_save(path()), "");
+  for (const char* name : {"notes.txt", "part-7.safetensors", "folder/notes.txt"}) {
+    const std::string file = path() + '/' + name;
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
+    std::ofstream(file) << "mine";
+    const std::string top = std::filesystem::path(name).begin()->string();
+    EXPECT_EQ(error_of_a_save(path()), "save_checkpoint: " + path() + ": is not replaced: it holds \"" + top +
+                                           "\", which is no file of the checkpoint that is there");
+    EXPECT_TRUE(std::filesystem::exists(file));
+    std::filesystem::remove_all(path() + '/' + top);
+  }
+  EXPECT_EQ(error_of_a_save(path()), "");
+}
+
+TEST_F(CheckpointTest, ALinkToACheckpointIsNotReplaced) {
+  EXPECT_EQ(error_of_a_save(path()), "");
+  std::filesystem::create_symlink("step", path("latest"));
+  for (const char* end : {"", "/"}) {
+    EXPECT_EQ(error_of_a_save(path("latest") + end),
+              "save_checkpoint: " + path("latest") +
+                  ": is not replaced: it is a symbolic link; save under the path that it leads to, or remove the link");
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(path("latest")));
+}
+
+// What somebody put into the folder of a killed save stays.
+TEST_F(CheckpointTest, WhatNoSaveHasWrittenIsNeverRemoved) {
+  const std::string dead = path(".kolo-saving-0123456789abcdef");
+  std::filesystem::create_directories(dead);
+  std::ofstream(dead + "/part-0.safetensors") << "half";
+  std::ofstream(dead + "/notes.txt") << "mine";
+  std::ofstream(dead + ".lock").flush();
+  EXPECT_EQ(error_of_a_save(path()), "");
+  EXPECT_TRUE(std::filesystem::exists(dead + "/notes.txt"));
+  EXPECT_FALSE(std::filesystem::exists(dead + "/part-0.safetensors"));
+}
+
+// Each rank may compute buffers from its own batches: running means, of which a checkpoint took one from one rank and
+// the next from another.
+TEST_F(CheckpointTest, BuffersComeWholeFromRank0) {
+  run(3, [&] {
+    const auto own = static_cast<float>(kolo::rank());
+    std::vector<float> mean(3000, own), variance(3000, 10 + own), count{20 + own}, w(5, 7), gradient(5);
+    std::int64_t batches = kolo::rank();
+    kolo::Sgd sgd({});
+    const std::vector<Parameter> list{{"mean", kolo::view(mean)},
+                                      {"variance", kolo::view(variance)},
+                                      {"count", kolo::view(count)},
+                                      {"batches", kolo::view(&batches, Shape{})},
+                                      {"w", kolo::view(w), kolo::view(gradient)}};
+    kolo::save_checkpoint(path(), list, sgd);
+    EXPECT_EQ(mean, std::vector<float>(3000, own)) << "a save changes nothing";
+    kolo::load_checkpoint(path(), list, sgd);
+    EXPECT_EQ(mean, std::vector<float>(3000, 0));
+    EXPECT_EQ(variance, std::vector<float>(3000, 10));
+    EXPECT_EQ(count, std::vector<float>{20});
+    EXPECT_EQ(batches, 0);
+  });
+}
+
+TEST_F(CheckpointTest, WhatMustBeAlikeAndIsNotIsNamedAndNotMixed) {
+  run(3, [&] {
+    std::vector<float> w(4, 1), v(3, 2), gradient(4);
+    std::vector<double> value(2, 3);
+    const std::vector<Parameter> list{{"w", kolo::view(w), kolo::view(gradient)},
+                                      {"v", kolo::view(v), kolo::view(gradient.data(), 3)}};
+    kolo::Sgd sgd(list, kolo::SgdOptions().with_momentum(0.5));
+    const auto options = kolo::CheckpointOptions().with_values({{"value", kolo::view(value)}});
+    const auto error = [&] {
+      return sentence_of(ErrorCode::mismatch, [&] { kolo::save_checkpoint(path(), list, sgd, options); });
+    };
+    const std::string end =
+        " has other values than on rank 0; ranks must hold the same, of which a checkpoint keeps one: "
+        "broadcast_parameters and broadcast_optimizer_state make them equal";
+    if (kolo::rank() == 2) v[1] = 0;
+    EXPECT_EQ(error(), "save_checkpoint: rank 2: \"parameters/v\" float32 [3]" + end);
+    v[1] = 2;
+    if (kolo::rank() == 1) gradient[0] = 1;
+    sgd.step();
+    kolo::broadcast_parameters(list);
+    EXPECT_EQ(error(), "save_checkpoint: rank 1: \"optimizer/momentum/w\" float32 [4]" + end);
+    kolo::broadcast_optimizer_state(sgd);
+    if (kolo::rank() == 1) value[1] = 0;
+    EXPECT_EQ(error(), "save_checkpoint: rank 1: \"program/value\" float64 [2]" + end);
+    EXPECT_FALSE(std::filesystem::exists(path()));
+    value[1] = 3;
+    kolo::save_checkpoint(path(), list, sgd, options);
+  });
+}
+
+/// Counts the steps of each parameter, as LibTorch's optimizers do.
+struct Counting {
+  explicit Counting(Span<const Parameter> of) {
+    for (const Parameter& piece : of) counts.emplace_back(piece.name, 0);
+  }
+  void step() {
+    for (auto& [name, count] : counts) ++count;
+  }
+  std::vector<kolo::NamedView> state() {
+    std::vector<kolo::NamedView> views;
+    for (auto& [name, count] : counts) views.push_back({"step/" + name, kolo::view(&count, Shape{})});
+    return views;
+  }
+  std::vector<std::pair<std::string, std::int64_t>> counts;
+};
+
+// Some ranks have no piece of a parameter with few elements, and so no number of it.
+TEST_F(CheckpointTest, ANumberOfEachParameterIsSavedByAnyKindOfOptimizer) {
+  const auto sharded = [](const Model& model) {
+    return kolo::ShardedOptimizer(
+        model.list, [](Span<const Parameter> mine) { return Counting(mine); },
+        kolo::ShardedOptimizerOptions().with_reduction(kSum));
+  };
+  run(4, [&] {
+    Model model(1);
+    auto optimizer = sharded(model);
+    for (auto& [name, count] : optimizer.optimizer().counts) count = static_cast<std::int64_t>(name.back());
+    kolo::save_checkpoint(path(), model.list, optimizer);
+    if (kolo::rank() == 1) optimizer.optimizer().counts[0].second = 0;
+    EXPECT_TRUE(has(sentence_of(ErrorCode::mismatch, [&] { kolo::save_checkpoint(path(), model.list, optimizer); }),
+                    {"save_checkpoint: rank 1: \"optimizer/step/w1\" int64 [] has other values than on rank 0"}));
+  });
+  const auto check = [](const Counting& counting) {
+    for (const auto& [name, count] : counting.counts) EXPECT_EQ(count, name.back()) << name;
+  };
+  for (const int ranks : {1, 3}) {
+    run(ranks, [&] {
+      Model model(2);
+      auto optimizer = sharded(model);
+      kolo::load_checkpoint(path(), model.list, optimizer);
+      check(optimizer.optimizer());
+      std::vector<Parameter> trained;
+      for (const Parameter& one : model.list) {
+        if (one.gradient && one.value.elements() > 0) trained.push_back(one);
+      }
+      Counting alone(trained);
+      kolo::load_checkpoint(path(), model.list, alone);
+      check(alone);
+    });
+  }
+}
+
+TEST_F(CheckpointTest, OnlyRegularFilesAreRead) {
+  EXPECT_EQ(error_of_a_save(path()), "");
+  run(2, [&] {
+    std::vector<float> a(6);
+    kolo::Sgd sgd({});
+    const std::vector<Parameter> list{{"a", kolo::view(a)}};
+    const auto error = [&] { return sentence_of(ErrorCode::io, [&] { kolo::load_checkpoint(path(), list, sgd); }); };
+    const auto with = [&](const std::string& file, const std::function<void(const std::string&)>& make) {
+      kolo::barrier();
+      if (kolo::rank() == 0) {
+        std::filesystem::rename(file, file + ".kept");
+        make(file);
+      }
+      kolo::barrier();
+      const std::string sentence = error();
+      kolo::barrier();
+      if (kolo::rank() == 0) std::filesystem::rename(file + ".kept", file);
+      kolo::barrier();
+      return sentence;
+    };
+    const auto fifo = [](const std::string& file) { EXPECT_EQ(::mkfifo(file.c_str(), 0600), 0); };
+    for (const char* name : {"/index.json", "/part-0.safetensors"}) {
+      EXPECT_EQ(with(path() + name, fifo),
+                "load_checkpoint: rank 0: " + path() + name + ": is a FIFO, no regular file");
+    }
+    // 3 GiB without a block on the disk: no memory is taken for it.
+    const auto large = [](const std::string& beginning) {
+      return [beginning](const std::string& file) {
+        std::ofstream(file) << beginning;
+        std::filesystem::resize_file(file, std::uintmax_t{3} << 30U);
+      };
+    };
+    const std::string index = path() + "/index.json";
+    EXPECT_EQ(with(index, large("")),
+              "load_checkpoint: rank 0: " + index + ": is no index of a checkpoint of Kolo's, or is damaged");
+    EXPECT_EQ(with(index, large("{\"kolo_checkpoint\":2,")),
+              "load_checkpoint: rank 0: " + index + ": has 3221225472 bytes; at most 536870912 are expected");
+    EXPECT_EQ(
+        with(index, large("{\"kolo_checkpoint\":1,")),
+        "load_checkpoint: rank 0: " + index +
+            ": is of format 1, which builds before Kolo 0.2 wrote; this one reads format 2. Train on from an older "
+            "state, or anew");
+    kolo::load_checkpoint(path(), list, sgd);
+    EXPECT_EQ(a, std::vector<float>(6, 1));
+  });
 }
 
 TEST_F(CheckpointTest, WhatKilledSavesHaveLeftIsRemovedByTheNextOne) {
@@ -537,8 +757,9 @@ TEST_F(CheckpointTest, AWriterTellsItsErrorOnce) {
     const std::vector<Parameter> list{{"a", kolo::view(a)}};
     kolo::CheckpointWriter writer;
     writer.save(path(), list, sgd);
-    const std::string sentence =
-        "save_checkpoint: rank 0: " + path() + ": is there already, and is no checkpoint; it is not replaced";
+    const std::string sentence = "save_checkpoint: rank 0: " + path() +
+                                 ": is there already, and is not replaced: " + path() +
+                                 "/index.json: open: No such file or directory";
     EXPECT_EQ(sentence_of(ErrorCode::io, [&] { writer.wait(); }), sentence);
     writer.wait();
     writer.save(path(), list, sgd);

@@ -389,7 +389,7 @@ TEST(ShardedOptimizer, StepsCopiesOfValuesThatHave16Bits) {
         EXPECT_EQ(optimizer.step(scaler), step != 3);
       }
       // 2 / scale is 1, and from the overflow on 2: 3 steps of 1 and 12 of 2 fourthousandths.
-      for (const kolo::NamedView& one : optimizer.state()) {
+      for (const kolo::ConstNamedView& one : optimizer.state()) {
         if (one.name != "master/w") continue;
         for (std::int64_t i = 0; i < one.view.elements(); ++i) {
           EXPECT_EQ(static_cast<const float*>(one.view.data())[i], 1 - 27.0F / 4096);
