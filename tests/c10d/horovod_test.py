@@ -7,6 +7,7 @@ usage: horovod_test.py [CHECK...]      needs kolo_torch on the path (PYTHONPATH)
 
 import copy
 import os
+import pickle
 import sys
 import warnings
 
@@ -401,10 +402,12 @@ def steps_that_are_refused(rank, size):
     skips()
     same(weight.detach(), torch.full((2,), -0.5))
     optimizer.zero_grad()
-    another = copy.deepcopy(optimizer)
-    raises(RuntimeError, "this is a copy of a DistributedOptimizer", another.step)
-    raises(RuntimeError, "this is a copy of a DistributedOptimizer", another.zero_grad)
-    weight = another.param_groups[0]["params"][0]
+    for copied in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        another = copied(optimizer)
+        refusal = "this is a copy of a DistributedOptimizer: give it to DistributedOptimizer, too"
+        for call in (another.step, another.zero_grad, another.synchronize):
+            raises(RuntimeError, refusal, call)
+    weight = another.param_groups[0]["params"][0]  # of the pickled one
     hvd.DistributedOptimizer(another)
     (weight.sum() * rank).backward()
     another.step()

@@ -5,8 +5,10 @@ saved models, and XLA.
 usage: kolo-run -np N python3 keras_test.py      N: 1, 2, or 4
 """
 
+import copy
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -18,12 +20,14 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples" / "keras_digits"))
 
 import keras
+import kolopy
 import numpy as np
 import tensorflow as tf
 from tensorflow_test import raises
 from train import BATCH, digits, network
 
 import kolopy.tensorflow as hvd
+from kolopy.tensorflow._optimizer import is_distributed
 
 tf.get_logger().setLevel("ERROR")
 warnings.filterwarnings("ignore", message=".*shuffle=True.*")
@@ -212,12 +216,12 @@ def saved_models():
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.keras")
             model.save(path)
-            plain = keras.models.load_model(path)
-            assert type(plain.optimizer) is type(optimizer).__mro__[2], type(plain.optimizer).__mro__
-            assert int(plain.optimizer.iterations) == int(model.optimizer.iterations) == 5
-            same_weights(plain, model, 0)
+            loaded = keras.models.load_model(path)
+            assert is_distributed(loaded.optimizer) != isinstance(optimizer, Mine)
+            assert int(loaded.optimizer.iterations) == int(model.optimizer.iterations) == 5
+            same_weights(loaded, model, 0)
             ours = hvd.load_model(path)
-            assert isinstance(ours.optimizer, type(plain.optimizer))
+            assert is_distributed(ours.optimizer)
             assert int(ours.optimizer.iterations) == 5
             ours.fit(dataset(train), verbose=0, callbacks=callbacks())
             sums = hvd.allgather_object([float(np.sum(one.numpy())) for one in ours.weights])
@@ -229,6 +233,427 @@ def saved_models():
                 site = os.path.dirname(os.path.dirname(tf.__file__))
                 subprocess.run([sys.executable, "-c", code, path], check=True, env={**os.environ, "PYTHONPATH": site})
         hvd.barrier()
+
+
+def sgd(name=None):
+    return keras.optimizers.SGD(0.1, momentum=0.9, name=name)
+
+
+def stepped(optimizer):
+    """What a variable is after one step with gradients that differ by rank."""
+    variable = keras.Variable([0.0])
+    optimizer.build([variable])
+    optimizer.apply([tf.constant([float(hvd.rank())])], [variable])
+    return float(variable.numpy()[0])
+
+
+@test
+def copies_stay_distributed():
+    """A copy that was a plain optimizer trained a model of its own on each rank, in silence."""
+    average, total = (np.float32(-0.1 * number) for number in ((hvd.size() - 1) / 2, hvd.size() * (hvd.size() - 1) / 2))
+    ways = {
+        "from_config": lambda one: type(one).from_config(one.get_config()),
+        "deepcopy": copy.deepcopy,
+        "copy": copy.copy,
+        "pickle": lambda one: pickle.loads(pickle.dumps(one)),
+        "serialize": lambda one: keras.optimizers.deserialize(keras.optimizers.serialize(one)),
+        "saving": lambda one: keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(one)),
+        "get": lambda one: keras.optimizers.get(keras.optimizers.serialize(one)),
+    }
+    for options, expected in (({}, average), ({"op": hvd.Sum}, total)):
+        for name, way in ways.items():
+            ours = hvd.DistributedOptimizer(sgd(), **options)
+            made = way(way(ours))
+            assert is_distributed(made) and made is not ours, name
+            np.testing.assert_allclose(stepped(made), expected, rtol=1e-6, err_msg=name)
+            if name in ("from_config", "deepcopy", "copy", "pickle"):  # not by the class's name: also of one's own class
+                own = way(hvd.DistributedOptimizer(Mine(0.1), **options))
+                assert isinstance(own, Mine) and is_distributed(own), name
+                np.testing.assert_allclose(stepped(own), expected, rtol=1e-6, err_msg=name)
+            again = hvd.DistributedOptimizer(way(ours), op=hvd.Sum)  # a copy takes other options
+            np.testing.assert_allclose(stepped(again), total, rtol=1e-6, err_msg=name)
+    scaled = hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(sgd(), initial_scale=1.0))
+    for name, way in ways.items():
+        np.testing.assert_allclose(stepped(way(scaled)), average, rtol=1e-6, err_msg=name)
+    part = hvd.add_process_set([0])
+    limited = copy.deepcopy(hvd.DistributedOptimizer(sgd(), process_set=part))
+    raises(TypeError, lambda: pickle.dumps(limited), "ProcessSet([0]) belongs to this process")
+    if part.included():
+        assert stepped(limited) == 0
+    hvd.remove_process_set(part)
+
+
+@test
+def copied_models_train_alike():
+    train, _ = digits()
+    model = compiled(started(0), hvd.DistributedOptimizer(sgd()))
+
+    def compiled_again():
+        other = keras.models.clone_model(model)
+        other.set_weights(model.get_weights())
+        other.compile_from_config(model.get_compile_config())
+        return other
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.keras")
+        model.save(path)
+        copies = [compiled_again(), keras.models.load_model(path), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]
+        for one in copies:
+            one.fit(dataset(train).take(3), verbose=0)  # without any callback
+            sums = hvd.allgather_object([float(np.sum(weight.numpy())) for weight in one.weights])
+            assert all(its == sums[0] for its in sums)
+            same_weights(one, copies[0], 0)
+
+
+@test
+def plain_optimizers_are_refused():
+    """By each callback, before the first batch."""
+    train, _ = digits()
+    given = hvd.DistributedOptimizer(Mine(0.1))
+    forgot = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(given))
+    for optimizer in (sgd("forgot"), forgot, keras.optimizers.LossScaleOptimizer(sgd())):
+        for callback in callbacks():
+            model = compiled(started(0), optimizer)
+            before = model.get_weights()
+            error = raises(ValueError, lambda: model.fit(dataset(train), verbose=0, callbacks=[callback]))
+            assert str(error).startswith(f"the model's optimizer {optimizer.name!r} is not distributed, so each rank would "
+                                         "train a model of its own: give model.compile hvd.DistributedOptimizer(optimizer)")
+            assert all(np.array_equal(one, other) for one, other in zip(before, model.get_weights()))
+
+    class OwnStep(keras.Sequential):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(x, y, self(x, training=True))
+            gradients = hvd.DistributedGradientTape(tape).gradient(loss, self.trainable_variables)
+            self.optimizer.apply(gradients, self.trainable_variables)
+            return {"loss": loss}
+
+    own = OwnStep(started(0).layers)
+    own.compile(sgd(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    own.fit(dataset(train).take(2), verbose=0, callbacks=callbacks())
+    ours = compiled(started(0), hvd.DistributedOptimizer(sgd()))
+    ours.fit(dataset(train).take(2), verbose=0, callbacks=callbacks())
+    same_weights(own, ours, 0)
+    plain = compiled(started(0), sgd())
+    plain.evaluate(*(part[:64] for part in train), verbose=0, callbacks=callbacks())  # reads only
+
+
+def hold(size):
+    return {2: "ranks 0 and 1 hold", 4: "ranks 0-3 hold"}.get(size)
+
+
+@test
+def unequal_ranks_are_told():
+    """Before the first step, if no broadcast has made them alike."""
+    rank, size = hvd.rank(), hvd.size()
+    if size == 1:
+        return
+    train, _ = digits()
+    several = {"backward_passes_per_step": 2}
+    for options, eagerly in (({}, False), ({}, True), (several, False)):
+        model = compiled(started(rank), hvd.DistributedOptimizer(sgd("mine"), **options), run_eagerly=eagerly)
+        before = model.get_weights()
+        error = raises(tf.errors.InvalidArgumentError, lambda: model.fit(dataset(train), verbose=0))
+        first = f"mine/0/{hvd.broadcast_object(model.weights[0].path)}"
+        expected = (f'parameter "{first}" is not the same on all ranks before the first step: {hold(size)} different '
+                    "values; 1 more parameter differs. Give all ranks the values of one")
+        assert expected in str(error), str(error)
+        assert all(np.array_equal(one, other) for one, other in zip(before, model.get_weights()))
+    state = hvd.DistributedOptimizer(sgd("state"))  # of the optimizer
+    variable = keras.Variable([0.0], name="weight")
+    state.build([variable])
+    state.momentums[0].assign([float(rank)])
+    for call in (lambda: state.apply([tf.constant([1.0])], [variable]), lambda: compiled_step(state, variable)):
+        raises(tf.errors.InvalidArgumentError, call, 'parameter "state/weight_momentum" is not the same on all ranks', "before the first step")
+        state = hvd.DistributedOptimizer(copy.copy(state))
+        state.build([variable])
+        state.momentums[0].assign([float(rank)])
+    for _ in range(2):  # as often as it is tried
+        raises(tf.errors.InvalidArgumentError, lambda: state.apply([tf.constant([1.0])], [variable]), "before the first step")
+    shape = keras.Variable(np.zeros(3 if rank == 0 else 4, np.float32), name="uneven")
+    error = raises(kolopy.MismatchError, lambda: hvd.DistributedOptimizer(sgd()).apply([tf.zeros(shape.shape)], [shape]))
+    assert str(error) == ('DistributedOptimizer: rank 0 has the variable "uneven" of float32 [3] at place 0, and rank 1 '
+                          '"uneven" of float32 [4]: all ranks need the same model, optimizer and options'), str(error)
+    uneven = hvd.DistributedOptimizer(sgd(), op=hvd.Sum if rank == 0 else hvd.Average)
+    error = raises(kolopy.MismatchError, lambda: uneven.apply([tf.zeros([1])], [variable]))
+    assert str(error) == ("DistributedOptimizer: rank 0 has the options op=Sum, and rank 1 the options of default: all "
+                          "ranks need the same model, optimizer and options"), str(error)
+
+
+def compiled_step(optimizer, variable):
+    tf.function(lambda: optimizer.apply([tf.constant([1.0])], [variable]))()
+
+
+@test
+def ranks_that_drift_apart_are_told():
+    """After every N-th step of KOLO_CHECK_REPLICAS."""
+    rank, size = hvd.rank(), hvd.size()
+    if size == 1:
+        return
+
+    def steps(count, passes, traced):
+        """How many calls are made until an error, when the first has made ranks differ."""
+        variable = keras.Variable([0.0], name="weight")
+        optimizer = hvd.DistributedOptimizer(sgd("mine"), backward_passes_per_step=passes)
+
+        def call():
+            optimizer.apply([tf.constant([1.0])], [variable])
+
+        call = tf.function(call) if traced else call
+        for number in range(1, count + 1):
+            try:
+                call()
+            except tf.errors.InvalidArgumentError as error:
+                after = f"is not the same on all ranks after step {number // passes} (KOLO_CHECK_REPLICAS)"
+                after = f'parameter "mine/0/weight" {after}'
+                assert after in str(error), str(error)
+                return number
+            if number == 1:
+                variable.assign([float(rank)])
+        return None
+
+    settings = {"2": {1: 2, 2: 4}, "3,-*seldom*": {1: 3, 2: 6}, "first": {}, "2,-mine/*": {}, "off": {}}
+    for setting, found in settings.items():
+        hvd.shutdown()
+        hvd.init(check_replicas=setting)
+        for passes in (1, 2):
+            for traced in (False, True):
+                assert steps(7, passes, traced) == found.get(passes), (setting, passes, traced)
+        variable = keras.Variable([float(rank)], name="weight")
+        unequal = lambda: hvd.DistributedOptimizer(sgd("mine")).apply([tf.ones([1])], [variable])  # noqa: E731
+        if "-mine" in setting or setting == "off":
+            unequal()
+        else:
+            raises(tf.errors.InvalidArgumentError, unequal, 'parameter "mine/0/weight"', "before the first step")
+    hvd.shutdown()
+    hvd.init()
+
+
+@test
+def seeds_are_found_by_what_they_are():
+    """A layer whose name holds "seed" kept its own optimizer state on each rank."""
+    rank = hvd.rank()
+
+    class Noisy(keras.optimizers.SGD):
+        def __init__(self, *arguments, **keywords):
+            super().__init__(*arguments, **keywords)
+            self.noise = keras.random.SeedGenerator(rank)
+            self._track_variable(self.noise.state)
+
+    for optimizer in (Noisy(0.1, momentum=0.9), keras.optimizers.LossScaleOptimizer(Noisy(0.1, momentum=0.9))):
+        model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(10, name="seed_state")])
+        compiled(model, hvd.DistributedOptimizer(optimizer))
+        optimizer.build(model.trainable_variables)
+        noisy = getattr(optimizer, "inner_optimizer", optimizer)
+        for one in noisy.momentums:
+            one.assign(np.full(one.shape, rank + 1.0))
+        own = noisy.noise.state.numpy()
+        callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+        callback.set_model(model)
+        callback.on_train_begin()
+        assert all(np.all(one.numpy() == 1.0) for one in noisy.momentums)
+        assert np.array_equal(noisy.noise.state.numpy(), own)
+        assert len(set(hvd.allgather_object(tuple(own.tolist())))) == hvd.size()
+        train, _ = digits()
+        model.fit(dataset(train).take(1), verbose=0)  # the seeds differ, and no comparison minds
+
+
+@test
+def nothing_is_reduced_twice():
+    """Each gradient would be multiplied by the number of ranks once more."""
+    rank, size = hvd.rank(), hvd.size()
+    total = {"op": hvd.Sum}
+    inner = hvd.DistributedOptimizer(sgd("inner"), **total)
+    for outer in (keras.optimizers.LossScaleOptimizer(inner, name="outer"),
+                  keras.optimizers.LossScaleOptimizer(keras.optimizers.LossScaleOptimizer(inner), name="outer")):
+        error = raises(ValueError, lambda: hvd.DistributedOptimizer(outer, **total))
+        assert str(error) == ("the optimizer 'inner', by which 'outer' steps, is distributed already: gradients would be "
+                              "reduced twice. Give hvd.DistributedOptimizer the outer one alone")
+    plain = sgd("inner")
+    outer = hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(plain, initial_scale=1.0, name="outer"), **total)
+    hvd.DistributedOptimizer(plain, **total)  # afterwards
+    variable = keras.Variable([0.0])
+    for call in (lambda: outer.apply([tf.ones([1])], [variable]), tf.function(lambda: outer.apply([tf.ones([1])], [variable]))):
+        error = raises(ValueError, call, "the optimizer 'inner' and 'outer', which steps by it, are both distributed: "
+                       "gradients would be reduced twice. Give hvd.DistributedOptimizer the outer one alone")
+
+    def clipped(gradients):
+        return tf.clip_by_global_norm([one * 0.5 for one in gradients], 1.0)[0]
+
+    def train(optimizer, change):
+        with tf.GradientTape() as tape:
+            loss = variable * (rank + 1.0)
+        gradients = hvd.DistributedGradientTape(tape, **total).gradient(loss, [variable.value])
+        optimizer.apply(change(gradients), [variable])
+
+    sentence = ("these gradients are of a DistributedGradientTape, and a distributed optimizer would reduce them again: use "
+                "one of the two")
+    variable.assign([0.0])
+    for change, traced in ((list, False), (list, True), (clipped, True)):
+        step = lambda: train(hvd.DistributedOptimizer(sgd(), **total), change)  # noqa: E731
+        raises(ValueError, tf.function(step) if traced else step, sentence)
+    optimizer = keras.optimizers.SGD(1.0)
+    tf.function(lambda: train(optimizer, list))()
+    assert float(variable.numpy()[0]) == -size * (size + 1) / 2
+
+
+@test
+def resumes_as_horovod_does():
+    """Rank 0 loads the model, and the others build it anew, under other names."""
+    rank, size = hvd.rank(), hvd.size()
+    train, _ = digits()
+    whole = compiled(started(0), hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
+    whole.fit(dataset(train), epochs=3, verbose=0, callbacks=callbacks())
+    first = compiled(started(0), hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
+    first.fit(dataset(train), epochs=1, verbose=0, callbacks=callbacks())
+    with tempfile.TemporaryDirectory() as folder:
+        path = hvd.broadcast_object(os.path.join(folder, "model.keras"))
+        if rank == 0:
+            first.save(path)
+        for options in ({}, {"backward_passes_per_step": 1, "compression": hvd.Compression.none}):
+            epoch = hvd.broadcast_object(1 if rank == 0 else None)
+            if rank == 0:
+                model = hvd.load_model(path, **options)
+            else:
+                for _ in range(rank):  # Keras counts layers and optimizers
+                    started(7), keras.optimizers.Adam()
+                model = compiled(started(rank + 5), hvd.DistributedOptimizer(keras.optimizers.Adam(0.01), **options))
+            paths = hvd.allgather_object([one.path for one in model.trainable_variables])
+            assert size == 1 or paths[0] != paths[1]
+            model.fit(dataset(train), initial_epoch=epoch, epochs=3, verbose=0, callbacks=callbacks())
+            same_weights(model, whole, 0)
+            assert int(model.optimizer.iterations) == 33
+        if size > 1:
+            model = compiled(started(0), hvd.DistributedOptimizer(keras.optimizers.Adam(0.01), op=hvd.Sum))
+            model = hvd.load_model(path) if rank == 0 else model
+            raises(kolopy.MismatchError, lambda: model.fit(dataset(train), verbose=0, callbacks=callbacks()),
+                   "DistributedOptimizer: rank 0 has the options of default, and rank 1 the options op=Sum: all ranks need "
+                   "the same model, optimizer and options")
+        hvd.barrier()
+
+
+@test
+def layers_that_thaw_and_freeze():
+    frozen = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="below", kernel_initializer="ones"),
+                               keras.layers.Dense(1, name="above", kernel_initializer="ones")])
+    x, y = np.ones((4, 3), np.float32), np.zeros((4, 1), np.float32)
+    optimizer = hvd.DistributedOptimizer(sgd(), backward_passes_per_step=2)
+    frozen.layers[0].trainable = False
+    frozen.compile(optimizer, "mse")
+    frozen.fit(x, y, batch_size=1, verbose=0)
+    frozen.layers[0].trainable = True
+    frozen.compile(optimizer, "mse")
+    raises(ValueError, lambda: frozen.fit(x, y, batch_size=1, verbose=0),
+           f"the optimizer was made for 2 variables, and {frozen.name}/below/kernel is not one of them: after a layer was thawed, compile "
+           "the model with a new optimizer")
+    a, b = keras.Variable([0.0]), keras.Variable([0.0])
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
+    optimizer.apply([tf.ones([1])] * 2, [a, b])  # b is frozen amid a step
+    optimizer.apply([tf.ones([1])], [a])
+    assert [float(one.numpy()[0]) for one in (a, b)] == [-2.0, 0.0]
+    for _ in range(2):
+        optimizer.apply([tf.ones([1])] * 2, [a, b])
+    assert [float(one.numpy()[0]) for one in (a, b)] == [-4.0, -2.0]  # nothing of that was left
+
+
+OPTIMIZERS = {
+    "SGD": lambda: keras.optimizers.SGD(0.1),
+    "SGD, momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+    "SGD, nesterov": lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "Adam": lambda: keras.optimizers.Adam(0.1),
+    "Adam, amsgrad": lambda: keras.optimizers.Adam(0.1, amsgrad=True, global_clipnorm=1.0),
+    "Adam, averages": lambda: keras.optimizers.Adam(0.1, use_ema=True, ema_overwrite_frequency=3),
+    "AdamW": lambda: keras.optimizers.AdamW(0.1, weight_decay=0.01),
+    "Adagrad": lambda: keras.optimizers.Adagrad(0.1),
+    "Adadelta": lambda: keras.optimizers.Adadelta(0.1),
+    "RMSprop": lambda: keras.optimizers.RMSprop(0.1, momentum=0.9, centered=True),
+    "Adamax": lambda: keras.optimizers.Adamax(0.1),
+    "Nadam": lambda: keras.optimizers.Nadam(0.1),
+    "Ftrl": lambda: keras.optimizers.Ftrl(0.1),
+    "Lion": lambda: keras.optimizers.Lion(0.1),
+    "Adafactor": lambda: keras.optimizers.Adafactor(0.1),
+    "a schedule": lambda: keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5), momentum=0.9),
+    "LossScaleOptimizer": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.1), dynamic_growth_steps=3),
+}
+
+
+def readers(folder):
+    """What reads a model and its optimizer, by name."""
+    arrays = lambda model: {  # noqa: E731
+        f"{i}": one.numpy() for i, one in enumerate([*model.weights, *model.optimizer.variables])}
+    return {
+        "get_config": lambda model: model.optimizer.get_config(),
+        "serialize": lambda model: keras.optimizers.serialize(model.optimizer),
+        "get_compile_config": lambda model: model.get_compile_config(),
+        "save_own_variables": lambda model: model.optimizer.save_own_variables({}),
+        "model.save": lambda model: model.save(os.path.join(folder, "read.keras")),
+        "save_weights": lambda model: model.save_weights(os.path.join(folder, "read.weights.h5")),
+        "evaluate": lambda model: model.evaluate(np.ones((2, 3), np.float32), np.ones((2, 2), np.float32), verbose=0),
+        "check_replicas": lambda model: kolopy.check_replicas(arrays(model)),
+        "variables": lambda model: [one.numpy() for one in model.optimizer.variables],
+    }
+
+
+@test
+def reading_changes_nothing():
+    """The bits of ten steps, with and without each way to read after each step; and loaded in the middle."""
+    rank = hvd.rank()
+    data = np.random.default_rng(rank).normal(size=(10, 4, 3)).astype(np.float32)
+
+    def begun(optimizer):
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(2)])
+        model.compile(optimizer, "mse", run_eagerly=True)
+        return model
+
+    def step(model, rows):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(rows, training=True) - 0.5))
+            scaled = model.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, [one.value for one in model.trainable_variables])
+        model.optimizer.apply(gradients, model.trainable_variables)
+
+    def bits(model):
+        return [one.numpy().tobytes() for one in [*model.weights, *model.optimizer.variables]]
+
+    warnings.filterwarnings("ignore", message="Skipping variable loading")  # of a copy, whose state begins anew
+
+    def trained(make, read, passes):
+        model = begun(hvd.DistributedOptimizer(make(), backward_passes_per_step=passes))
+        for rows in data:
+            step(model, rows)
+            read(model)
+        return bits(model)
+
+    def loaded(make, path):
+        model = begun(hvd.DistributedOptimizer(make()))
+        for number, rows in enumerate(data):
+            if number == 5:
+                model.save(path)
+                model = keras.models.load_model(path) if rank % 2 == 0 else hvd.load_model(path)
+            step(model, rows)
+        return bits(model)
+
+    tried, differ = 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, make in OPTIMIZERS.items():
+            alone = trained(make, lambda model: None, 1)
+            ways = {how: (lambda read=read: trained(make, read, 1)) for how, read in readers(folder).items()}
+            ways["loaded"] = lambda: loaded(make, os.path.join(folder, "middle.keras"))
+            for how, way in ways.items():
+                tried += 1
+                if way() != alone:
+                    differ.append(f"{name}: {how}")
+        adam, several = OPTIMIZERS["Adam"], trained(OPTIMIZERS["Adam"], lambda model: None, 2)
+        copied = {"deepcopy": lambda model: copy.deepcopy(model.optimizer), "pickle": lambda model: pickle.dumps(model.optimizer)}
+        for how, read in {**readers(folder), **copied}.items():  # amid a step, too
+            tried += 1
+            if trained(adam, read, 2) != several:
+                differ.append(f"two passes: {how}")
+    assert not differ, differ
+    if rank == 0:
+        print(f"  combinations tried: {tried}; whose bits differ: {len(differ)}", flush=True)
 
 
 @test

@@ -297,6 +297,102 @@ def tapes():
 
 
 @test
+def tapes_made_inside_the_with():
+    """Two tapes that both believed themselves to be recording ended the process."""
+    mean = (hvd.size() + 1) / 2
+    v = tf.Variable([1.0, 2.0])
+
+    def after(persistent):
+        with tf.GradientTape(persistent=persistent) as tape:
+            loss = tf.reduce_sum(v * v) * (hvd.rank() + 1.0)
+            ours = hvd.DistributedGradientTape(tape)
+            loss += tf.reduce_sum(v)  # both record it
+        return ours.gradient(loss, [v])[0]
+
+    def inside(persistent):
+        with tf.GradientTape(persistent=persistent) as tape:
+            loss = tf.reduce_sum(v * v) * (hvd.rank() + 1.0)
+            tape = hvd.DistributedGradientTape(tape)
+            found = tape.gradient(loss, [v])[0]
+        return found
+
+    for persistent in (False, True):
+        for call in both(lambda persistent=persistent: after(persistent)):
+            same(call(), np.float32([2 * mean + 1, 4 * mean + 1]))
+        for call in both(lambda persistent=persistent: inside(persistent)):
+            same(call(), np.float32([2 * mean, 4 * mean]))
+    with tf.GradientTape(persistent=True) as tape:
+        ours = hvd.DistributedGradientTape(tape)
+        with ours.stop_recording():
+            unseen = v * 3.0
+        seen = v * (hvd.rank() + 1.0)
+    assert ours.gradient(unseen, v) is None and [one.name for one in ours.watched_variables()] == [v.name]
+    same(tape.gradient(seen, v), np.float32([hvd.rank() + 1.0] * 2))  # this rank's
+    same(ours.gradient(seen, v), np.float32([mean] * 2))
+    again = hvd.DistributedGradientTape(tf.GradientTape())
+    with again:
+        again.watch(tf.constant(1.0))
+        again.reset()
+        loss = v * v
+    same(again.gradient(loss, v), np.float32([2.0, 4.0]))
+
+
+@test
+def what_tapes_refuse():
+    """A jacobian would run collectives in a loop, which rank 0 alone may begin."""
+    v = tf.Variable([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        y = v * v
+    ours = hvd.DistributedGradientTape(tape)
+    for name in ("jacobian", "batch_jacobian"):
+        error = raises(NotImplementedError, lambda name=name: getattr(ours, name)(y, v))
+        assert str(error) == (f"a DistributedGradientTape has no {name}: take that of the tape that it was made from, "
+                              "and reduce it by hvd.allreduce")
+    error = raises(ValueError, lambda: hvd.DistributedGradientTape(ours))
+    assert str(error) == "the tape is distributed already: gradients would be reduced twice"
+    same(hvd.allreduce(tape.jacobian(y, v)), np.float32([[2, 0], [0, 4]]))
+
+
+@test
+def tapes_of_unequal_ranks():
+    """Horovod's own programs broadcast after the first step, so the second is the first that is compared."""
+    rank, size = hvd.rank(), hvd.size()
+
+    def make():
+        variables = [tf.Variable([1.0, 2.0], name="same"), tf.Variable([float(rank)], name="other")]
+
+        def step():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(variables[0]) + tf.reduce_sum(variables[1])
+            for one, gradient in zip(variables, hvd.DistributedGradientTape(tape).gradient(loss, variables)):
+                one.assign_sub(gradient)
+
+        return variables, step
+
+    for traced in (False, True):
+        variables, step = make()
+        step = tf.function(step) if traced else step
+        step()
+        if size > 1:
+            found = f"{variables[1].numpy()}"
+            ranks = {2: "ranks 0 and 1", 4: "ranks 0-3"}.get(size, "")
+            raises(tf.errors.InvalidArgumentError, step, 'parameter "1/other:0" is not the same on all ranks after step 1 '
+                   f"(KOLO_CHECK_REPLICAS): {ranks} hold different values")
+            assert found == f"{variables[1].numpy()}"  # nothing was applied
+        variables, step = make()
+        step = tf.function(step) if traced else step
+        step()
+        hvd.broadcast_variables(variables, root_rank=0)
+        step()
+        same(variables[1], np.float32([-2.0]))
+    if size > 1:
+        few = [tf.Variable([1.0]), tf.Variable([2.0])][: 1 + min(rank, 1)]
+        error = raises(kolopy.MismatchError, lambda: hvd.broadcast_variables(few, 0))
+        assert str(error) == ('broadcast_variables: rank 0 has 1 variables, and rank 1 2 variables ("Variable:0" is the '
+                              "first that only one has): all ranks need the same model, optimizer and options"), str(error)
+
+
+@test
 def variables_and_objects():
     rank, root = hvd.rank(), hvd.size() - 1
     kinds = (tf.float32, tf.int64, tf.bool)
@@ -338,6 +434,20 @@ def process_sets():
     assert hvd.remove_process_set(even) and not hvd.remove_process_set(even)
     raises(ValueError, lambda: hvd.allreduce(1.0, process_set=even), "is not in use")
     hvd.remove_process_set(last)
+    # One that is added again is the same to what was traced before.
+    traced = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum, process_set=even))
+    v, w = tf.Variable([1.0]), tf.Variable([2.0])
+    for _ in range(2):
+        hvd.add_process_set(even)
+        if even.included():
+            same(traced(tf.ones([2])), np.float32([even.size()] * 2))
+            with tf.GradientTape() as tape:
+                loss = v * w
+            found = hvd.DistributedGradientTape(tape, op=hvd.Sum, process_set=even).gradient(loss, [v, w])
+            same(found[0], np.float32([2 * even.size()]))
+        hvd.remove_process_set(even)
+        if rank in even.ranks:
+            raises(ValueError, lambda: tf.function(lambda x: hvd.allreduce(x, process_set=even))(1.0), "is not in use")
 
 
 @test
@@ -363,6 +473,18 @@ def names():
     x = tf.constant(2.0)
     for flag in (True, False):
         assert [float(one) for one in outer(x, tf.constant(flag))] == [4.0 * size, 2.0, 2.0**size]
+    # Functions whose names the user has numbered are two, which ranks may call in any order.
+    @tf.function
+    def number_1(x):
+        return hvd.allreduce(x, op=hvd.Sum)
+
+    @tf.function
+    def number_2(x):
+        return hvd.allreduce(x, op=hvd.Sum)
+
+    traced = [one.get_concrete_function(tf.TensorSpec([], tf.float32)).graph for one in (number_1, number_2)]
+    found = [op.get_attr("tensor_name").decode() for graph in traced for op in graph.get_operations() if "Kolo" in op.type]
+    assert found == ["number_1/KoloAllreduce", "number_2/KoloAllreduce"], found
     # Ranks may make calls with names in any order.
     order = range(4) if rank % 2 == 0 else reversed(range(4))
 

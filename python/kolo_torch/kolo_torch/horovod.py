@@ -615,6 +615,11 @@ class _Distributed:
     _kolo: _Gradients | None = None  # of a copy
     param_groups: list[dict[str, Any]]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """For pickle and copy, which would look for this class by the name of the optimizer's own."""
+        _, _, *state = super().__reduce_ex__(protocol)
+        return _copied, (type(self).__mro__[2],), *state
+
     def _kolo_gradients(self) -> _Gradients:
         if self._kolo is None:
             raise RuntimeError("this is a copy of a DistributedOptimizer: give it to DistributedOptimizer, too")
@@ -687,6 +692,16 @@ class _Distributed:
         gradients.note_as_left(_parameters_of(self))
 
 
+def _class_of(plain: type) -> type:
+    return type(plain.__name__, (_Distributed, plain), {})
+
+
+def _copied(plain: type) -> Any:
+    """Steps nothing before it is given to DistributedOptimizer."""
+    made = _class_of(plain)
+    return made.__new__(made)
+
+
 def _parameters_of(optimizer: Any) -> list[torch.nn.Parameter]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
@@ -755,7 +770,7 @@ def DistributedOptimizer(
     names = _names_of(named_parameters, parameters)
     distributed.__dict__.pop("step", None)  # of a scheduler that was made before: it would hide ours
     if not isinstance(optimizer, _Distributed):
-        distributed.__class__ = type(type(optimizer).__name__, (_Distributed, type(optimizer)), {})
+        distributed.__class__ = _class_of(type(optimizer))
     distributed._kolo = _Gradients(names, compression, backward_passes_per_step, op)
     distributed._kolo.take(parameters)
     return optimizer

@@ -40,7 +40,7 @@ from kolopy.tensorflow._ops import (
     reducescatter,
     size_op,
 )
-from kolopy.tensorflow._optimizer import DistributedOptimizer, load_model
+from kolopy.tensorflow._optimizer import DistributedOptimizer, load_model, register_all
 from kolopy.tensorflow._tape import DistributedGradientTape
 from kolopy.tensorflow._world import (
     ProcessSet,
@@ -55,6 +55,8 @@ from kolopy.tensorflow._world import (
     remove_process_set,
     shutdown,
 )
+
+register_all()
 
 __all__ = [
     "Average",

@@ -31,14 +31,14 @@ class Reduction:
         self._sparse_as_dense = sparse_as_dense
         self._predivide = float(gradient_predivide_factor)
         self._num_groups = int(num_groups)
-        self._set = process_set
+        self.process_set = process_set
 
     def _options(self) -> "dict[str, Any]":
-        options: "dict[str, Any]" = {"compression": self._compression, "op": self._op, "process_set": self._set}
+        options: "dict[str, Any]" = {"compression": self._compression, "op": self._op, "process_set": self.process_set}
         if self._predivide != 1.0:
             options["op"] = Sum
             options["prescale_factor"] = 1.0 / self._predivide
-            options["postscale_factor"] = self._predivide / self._set.size()
+            options["postscale_factor"] = self._predivide / self.process_set.size()
         return options
 
     def reduce(self, gradients: Sequence[Any], names: Sequence[str]) -> "List[Any]":

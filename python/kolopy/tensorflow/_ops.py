@@ -14,6 +14,8 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
+from kolopy.tensorflow import _world
+from kolopy.tensorflow._agreement import agree
 from kolopy.tensorflow._world import ProcessSet, global_process_set, number_of, operations
 
 try:
@@ -22,6 +24,13 @@ except ImportError:  # then XLA's own error has to do
 
     def _is_for_xla(graph: Any) -> bool:
         return False
+
+
+try:
+    from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGraph as _Branch
+except ImportError:  # then all of TensorFlow's functions are taken for one
+
+    _Branch = tf.Graph
 
 
 class ReduceOp(enum.IntEnum):
@@ -64,17 +73,23 @@ def _is_eager() -> bool:
     return bool(tf.executing_eagerly())
 
 
+def _is_counted(graph: Any) -> bool:
+    """Whether TensorFlow has put a number behind the function's name, which counts all functions of a process. It does
+    so for branches, loops and gradients; a number of the user's stays."""
+    return isinstance(graph, _Branch) or str(graph.name).startswith("__")
+
+
 def _prefix_of(graph: Any) -> str:
-    """The names of the functions that a graph belongs to, without the numbers that count all functions of a process."""
+    """The names of the functions that a graph belongs to, the same in every process."""
     names: "List[str]" = []
     while getattr(graph, "name", None) is not None:
-        names.append(re.sub(r"_\d+$", "", graph.name))
+        names.append(re.sub(r"_\d+$", "", graph.name) if _is_counted(graph) else graph.name)
         graph = getattr(graph, "outer_graph", None)
     return "".join(name + "/" for name in reversed(names))
 
 
-def _check_graph(graph: Any) -> None:
-    if _is_for_xla(graph):
+def check_graph() -> None:
+    if not _is_eager() and _is_for_xla(tf.compat.v1.get_default_graph()):
         raise NotImplementedError(
             "XLA compiles this function (jit_compile=True), and it has no kernels for Kolo's operations: give "
             "jit_compile=False to model.compile or tf.function, or compile only the part without collectives. With a "
@@ -96,7 +111,7 @@ def _make(operation: str, arguments: "Tuple[Any, ...]", name: Optional[str], **a
     if _is_eager():
         return function(*arguments, tensor_name=name or "", **attributes)
     graph = tf.compat.v1.get_default_graph()
-    _check_graph(graph)
+    check_graph()
     node = str(graph.unique_name(operation))
     with tf.control_dependencies(_before(graph, operation)):
         made = function(*arguments, tensor_name=name or _prefix_of(graph) + node, name=node + "/", **attributes)
@@ -148,7 +163,7 @@ def _tensor(value: Any) -> Any:
         )
     tensor = tf.convert_to_tensor(value)
     device = str(tensor.device)
-    if "device:" in device.lower() and "device:cpu" not in device.lower():
+    if device and tf.DeviceSpec.from_string(device).device_type not in (None, "CPU"):
         raise NotImplementedError(
             f"the tensor lies on {device}, and kolopy.tensorflow has kernels for the CPU only: hide the GPUs by "
             'tf.config.set_visible_devices([], "GPU"), or make the tensor under tf.device("CPU:0")'
@@ -374,8 +389,6 @@ def _gathered(gradient: Any, op: ReduceOp, found: "dict[str, Any]") -> Any:
 
 
 def _set_of(number: int) -> ProcessSet:
-    from kolopy.tensorflow import _world
-
     return global_process_set if number == 0 else _world._sets[number]
 
 
@@ -443,6 +456,41 @@ for _kind in ("KoloBarrier", "KoloJoin"):
     tf.no_gradient(_kind)
 
 
+# --- what a tape has reduced
+
+_FOLLOWED = frozenset(("Identity", "Cast", "Reshape", "Mul", "RealDiv", "Minimum", "Maximum", "ClipByValue"))
+
+
+def _parts(gradient: Any) -> Any:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def note_reduced(gradient: Any) -> None:
+    """That of a DistributedGradientTape."""
+    tensor = _parts(gradient)
+    if tensor is None:
+        return
+    if _is_eager():
+        tensor._kolo_is_reduced = True
+    else:
+        tensor.graph._kolo_reduced = getattr(tensor.graph, "_kolo_reduced", frozenset()) | {tensor.name}
+
+
+def was_reduced(gradient: Any) -> bool:
+    """Whether it is one that was noted; of a traced function also where it was clipped, scaled or cast since."""
+    tensor = _parts(gradient)
+    if not isinstance(tensor, tf.Tensor):
+        return False
+    if _is_eager():
+        return hasattr(tensor, "_kolo_is_reduced")
+    noted = getattr(tensor.graph, "_kolo_reduced", frozenset())
+    while noted and tensor.name not in noted:
+        if tensor.op.type not in _FOLLOWED:
+            return False
+        tensor = tensor.op.inputs[0]
+    return bool(noted)
+
+
 # --- several tensors at once
 
 
@@ -455,6 +503,7 @@ def reduce_together(tensors: Sequence[Any], names: Sequence[str], options: "Sequ
         return list(tensors)
     listed, its_names = [tensor for tensor, _ in given], tuple(name for _, name in given)
     if _is_eager() and len(listed) > 1:
+        number_of(dict(options)["process_set"])  # raises here what a function that was traced before would not
         for tensor in listed:
             _tensor(tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor)
         reduced = iter(_function(its_names, tuple(options))(listed))
@@ -487,8 +536,11 @@ def broadcast_together(tensors: Sequence[Any], root_rank: int, process_set: Proc
 def broadcast_variables(
     variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set, inplace: bool = False
 ) -> None:
-    """Copies rank `root_rank`'s variables to all ranks': TensorFlow's and Keras's, in the same order on all ranks."""
+    """Copies rank `root_rank`'s variables to all ranks': TensorFlow's and Keras's, in the same order on all ranks. In
+    eager mode all ranks raise MismatchError if their numbers, types or shapes differ."""
     listed = list(variables)
+    if _is_eager():
+        agree("broadcast_variables", process_set, "", listed)
     if not listed:
         return
     name = traced_name("broadcast_variables") or "broadcast_variables"

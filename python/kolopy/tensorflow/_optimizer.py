@@ -3,110 +3,276 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence
+import threading
+from collections.abc import Mapping
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+import keras
 import tensorflow as tf
 
+from kolopy.tensorflow import _ops, _replicas
+from kolopy.tensorflow._accumulation import Accumulation
+from kolopy.tensorflow._agreement import agree, key_of
 from kolopy.tensorflow._gradients import Reduction
-from kolopy.tensorflow._ops import Average, Compression
+from kolopy.tensorflow._ops import Average, Compression, ReduceOp
 from kolopy.tensorflow._world import ProcessSet, global_process_set
 
 
-class _Accumulation:
-    """Gradients of several passes, summed before they are reduced."""
+class Options(NamedTuple):
+    """DistributedOptimizer's. They belong to the class of a distributed optimizer, so that copies have them."""
 
-    def __init__(self, passes: int, averages: bool) -> None:
-        self.passes = passes
-        self._averages = averages
-        self._sums: "List[Any]" = []
-        self._count: Any = None
+    name: Optional[str] = None
+    compression: Any = Compression.none
+    sparse_as_dense: bool = False
+    gradient_predivide_factor: float = 1.0
+    op: ReduceOp = Average
+    backward_passes_per_step: int = 1
+    average_aggregated_gradients: bool = False
+    num_groups: int = 0
+    process_set: ProcessSet = global_process_set
 
-    def begin(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-        """Makes the variables, outside a function that is being traced."""
-        if self._count is not None:
-            return
-        with tf.init_scope():
-            self._count = tf.Variable(0, trainable=False, dtype=tf.int64)
-            self._sums = [
-                None if one is None else tf.Variable(tf.zeros(variable.shape, one.dtype), trainable=False)
-                for one, variable in zip(gradients, variables)
-            ]
-
-    def add(self, gradients: Sequence[Any]) -> Any:
-        """Whether this pass was the last of a step."""
-        missing = [
-            i for i, (one, its_sum) in enumerate(zip(gradients, self._sums)) if (one is None) != (its_sum is None)
+    def described(self) -> "List[str]":
+        """Those that are not as they are by default."""
+        return [
+            f"{name}={getattr(value, '__name__', None) or getattr(value, 'name', None) or repr(value)}"
+            for name, value in self._asdict().items()
+            if value != self._field_defaults[name]
         ]
-        if missing or len(gradients) != len(self._sums):
-            raise ValueError("gradients are None in one pass and not in another: give zeros in their place")
-        added = [its_sum.assign_add(one) for one, its_sum in zip(gradients, self._sums) if one is not None]
-        with tf.control_dependencies(added):
-            count = self._count.assign_add(1)
-        return tf.equal(count % self.passes, 0)
 
-    def take(self) -> "List[Any]":
-        taken = [None if one is None else tf.identity(one) for one in self._sums]
-        with tf.control_dependencies([one for one in taken if one is not None]):
-            for one in self._sums:
-                if one is not None:
-                    one.assign(tf.zeros_like(one))
-        return [one if one is None or not self._averages else one / self.passes for one in taken]
+    def reduction(self) -> Reduction:
+        return Reduction(
+            self.compression,
+            self.sparse_as_dense,
+            self.op,
+            self.gradient_predivide_factor,
+            self.num_groups,
+            self.process_set,
+        )
+
+
+# --- what an optimizer holds
+
+
+def _held(thing: Any, kind: Any) -> "Iterator[Any]":
+    """Things of a kind in an object's attributes, and in lists and dictionaries there."""
+    for value in list(vars(thing).values()):
+        parts = [value]
+        if isinstance(value, Mapping):
+            parts = list(value.values())
+        elif isinstance(value, (list, tuple, set)):
+            parts = list(value)
+        yield from (one for one in parts if isinstance(one, kind) and one is not thing)
+
+
+def _inner_optimizers(optimizer: Any) -> "Iterator[Any]":
+    """Those by which it steps, and theirs."""
+    for one in {id(held): held for held in _held(optimizer, keras.optimizers.Optimizer)}.values():
+        yield one
+        yield from _inner_optimizers(one)
+
+
+def replicated_variables(optimizer: Any) -> "List[Any]":
+    """The optimizer's variables that all ranks hold alike: without the states of random seeds, each rank's own."""
+    seeds = {
+        id(generator.state)
+        for holder in (optimizer, *_inner_optimizers(optimizer))
+        for generator in _held(holder, keras.random.SeedGenerator)
+    }
+    return [one for one in optimizer.variables if id(one) not in seeds]
+
+
+def is_distributed(optimizer: Any) -> bool:
+    return isinstance(optimizer, _Distributed)
+
+
+def inner_distributed(optimizer: Any) -> Any:
+    """A distributed optimizer by which this one steps, or None."""
+    return next((one for one in _inner_optimizers(optimizer) if is_distributed(one)), None)
+
+
+def await_broadcast(optimizer: Any) -> None:
+    """Ranks may differ in the first step: they are made alike after it."""
+    for one in (optimizer, *_inner_optimizers(optimizer)):
+        if is_distributed(one):
+            one._kolo_ranks().awaits_broadcast = True
+
+
+def reduces_everything(optimizer: Any) -> bool:
+    """Whether no gradient is applied that is not reduced: the optimizer is distributed, or all by which it steps."""
+    inner = list(_held(optimizer, keras.optimizers.Optimizer))
+    return is_distributed(optimizer) or bool(inner) and all(reduces_everything(one) for one in inner)
+
+
+# --- the class of a distributed optimizer
+
+
+class _Ranks:
+    """What a distributed optimizer knows of the other ranks, by now. It is no part of what is saved or copied."""
+
+    def __init__(self, options: Options) -> None:
+        passes = options.backward_passes_per_step
+        self.reduction = options.reduction()
+        self.accumulation = Accumulation(passes, options.average_aggregated_gradients) if passes > 1 else None
+        self.names: "dict[Any, str]" = {}  # of variables' gradients
+        self._title = ""
+        self._state: "List[Tuple[str, Any]]" = []  # of the optimizer, with its names
+        self._steps: Any = None
+        self.awaits_broadcast = False  # after the first batch: until then ranks may differ
+        self._options = options
+
+    def meet(self, optimizer: Any, variables: Sequence[Any]) -> None:
+        """Agrees on the names of variables that are new, and compares them with the other ranks'."""
+        new = [one for one in variables if key_of(one) not in self.names]
+        if not new:
+            return
+        its_set, is_first = self._options.process_set, not self.names
+        state = replicated_variables(optimizer) if is_first else []
+        title = self._options.name or optimizer.name
+        agreed = agree("DistributedOptimizer", its_set, title, [*new, *state], self._options.described())
+        if is_first:
+            self._title, self._steps = agreed.title, _replicas.Counter()
+            self._state = list(zip(agreed.paths[len(new) :], state))
+        for variable, path in zip(new, agreed.paths):
+            self.names[key_of(variable)] = f"{self._title}/{len(self.names)}/{path}"
+        if _replicas.interval_of(its_set) >= 0 and not self.awaits_broadcast:
+            try:
+                with tf.init_scope():
+                    self._compare(new, 0, first=0, every=0)
+            except Exception:  # as often as it is tried
+                for variable in new:
+                    del self.names[key_of(variable)]
+                raise
+
+    def end_step(self, variables: Sequence[Any]) -> None:
+        every = _replicas.interval_of(self._options.process_set)
+        if every > 0:
+            self._compare(variables, self._steps.next(), first=-1, every=every)
+
+    def _compare(self, variables: Sequence[Any], step: Any, first: int, every: int) -> None:
+        named = [(self.names[key_of(one)], one) for one in variables] + self._state
+        _replicas.compare(f"{named[0][0]} (replicas)", named, self._options.process_set, step, first, every)
+
+
+class _Applying(threading.local):
+    """The distributed optimizer that is applying gradients on this thread."""
+
+    outer: Any = None
+
+
+_applying = _Applying()
 
 
 class _Distributed:
     """What the class of a distributed optimizer has before that of the optimizer."""
 
-    _kolo: Optional[Reduction] = None  # None in one that Keras has made from a configuration: it is not distributed
-    _kolo_name: str = ""
-    _kolo_accumulation: Optional[_Accumulation] = None
+    _kolo_options: Options
+    _kolo_plain: Any  # the optimizer's own class
+    _kolo_is_copy = True  # until it is given to DistributedOptimizer
+    _kolo_its_ranks: Optional[_Ranks] = None
+
+    def _kolo_ranks(self) -> _Ranks:
+        # Past the attributes that Keras and TensorFlow track and save.
+        found = self.__dict__.get("_kolo_its_ranks")
+        if found is None:
+            found = self.__dict__["_kolo_its_ranks"] = _Ranks(self._kolo_options)
+        return found
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[misc]
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
-        apply: Any = super().apply  # type: ignore[misc]
+        its: Any = self
         gradients = list(grads)
-        if self._kolo is None or not gradients:
-            return apply(gradients, trainable_variables)
-        its_variables: Any = self
-        variables = list(its_variables._trainable_variables if trainable_variables is None else trainable_variables)
-        names = [f"{self._kolo_name}/{i}/{_path(variable)}" for i, variable in enumerate(variables)]
-        accumulation = self._kolo_accumulation
-        if accumulation is None:
-            return apply(self._kolo.reduce(gradients, names), variables)
-        if not its_variables.built:
-            its_variables.build(variables)
+        if not gradients:
+            return super().apply(gradients, trainable_variables)  # type: ignore[misc]
+        if _applying.outer is not None:
+            raise ValueError(
+                f"the optimizer {its.name!r} and {_applying.outer.name!r}, which steps by it, are both distributed: "
+                "gradients would be reduced twice. Give hvd.DistributedOptimizer the outer one alone"
+            )
+        if any(_ops.was_reduced(one) for one in gradients):
+            raise ValueError(
+                "these gradients are of a DistributedGradientTape, and a distributed optimizer would reduce them "
+                "again: use one of the two"
+            )
+        variables = list(its._trainable_variables if trainable_variables is None else trainable_variables)
+        if not its.built:
+            with tf.init_scope():  # so that they have their values while a function is being traced
+                its.build(variables)
+        ranks = self._kolo_ranks()
+        if ranks.accumulation is None:
+            ranks.meet(self, variables)
+            return self._kolo_step(gradients, variables)
+        accumulation = ranks.accumulation
         gradients = [tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients]
+        accumulation.check_known(its._trainable_variables, variables)
+        ranks.meet(self, variables)
         accumulation.begin(gradients, variables)
-        reduction = self._kolo
 
         def step() -> Any:
-            apply(reduction.reduce(accumulation.take(), names), variables)
+            self._kolo_step(accumulation.take(variables), variables)
             return True
 
-        return tf.cond(accumulation.add(gradients), step, lambda: False)
+        return tf.cond(accumulation.add(gradients, variables), step, lambda: False)
+
+    def _kolo_step(self, gradients: Sequence[Any], variables: Sequence[Any]) -> Any:
+        ranks = self._kolo_ranks()
+        reduced = ranks.reduction.reduce(gradients, [ranks.names[key_of(one)] for one in variables])
+        _applying.outer = self
+        try:
+            result = super().apply(reduced, variables)  # type: ignore[misc]
+        finally:
+            _applying.outer = None
+        ranks.end_step(variables)
+        return result
+
+    def __reduce__(self) -> Any:
+        """For pickle and copy: Keras's way would look for this class by the name of the optimizer's own."""
+        _, (file,) = super().__reduce__()
+        return _restored, (self._kolo_plain, self._kolo_options, file)
 
 
-def _path(variable: Any) -> str:
-    return str(getattr(variable, "path", None) or variable.name)
+def _restored(plain: Any, options: Options, file: Any) -> Any:
+    optimizer = plain._unpickle_model(file)
+    optimizer.__class__ = _class_of(plain, options)
+    return optimizer
 
 
-_classes: "dict[type, type]" = {}
+_classes: "dict[tuple[type, Options], type]" = {}
 
 
-def _class_of(cls: type) -> type:
+def _class_of(plain: type, options: Options) -> type:
     """The optimizer's class with `_Distributed` before it, under the same name: what is saved names the optimizer's own
-    class, and loads where there is no Kolo."""
-    if cls not in _classes:
-        made = type(cls.__name__, (_Distributed, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-        made.__qualname__ = cls.__qualname__
-        import keras
+    class, and loads where there is no Kolo. Where Kolo is, Keras finds this class."""
+    key = (plain, options)
+    if key not in _classes:
+        made = type(plain.__name__, (_Distributed, plain), {"__module__": plain.__module__, "__doc__": plain.__doc__})
+        made.__qualname__ = plain.__qualname__
+        made._kolo_options, made._kolo_plain = options, plain  # type: ignore[attr-defined]
+        _register(plain, made, options)
+        _classes[key] = made
+    return _classes[key]
 
-        registered = keras.saving.get_registered_name(cls)
-        if ">" in registered:
-            package, name = registered.split(">", 1)
-            keras.saving.register_keras_serializable(package, name)(made)  # its name, when it is saved
-            keras.saving.register_keras_serializable(package, name)(cls)  # and this class, when it is loaded
-        _classes[cls] = made
-    return _classes[cls]
+
+def _register(plain: type, made: type, options: Options) -> None:
+    """Keras looks for a class under its registered name first. Without Kolo it does not find that of one of Keras's
+    own, and takes the class by its module and name. One of the user's must have the name that the user has given."""
+    if getattr(keras.optimizers, plain.__name__, None) is plain:
+        described = ", ".join(options.described())
+        keras.saving.register_keras_serializable(f"kolo({described})" if described else "kolo", plain.__name__)(made)
+        return
+    registered = keras.saving.get_registered_name(plain)
+    if ">" in registered:
+        package, name = registered.split(">", 1)
+        keras.saving.register_keras_serializable(package, name)(made)  # its name, when it is saved
+        keras.saving.register_keras_serializable(package, name)(plain)  # and this class, when it is loaded
+
+
+def register_all() -> None:
+    """Keras's own, with the options as they are by default: Keras then loads them distributed."""
+    if keras.config.backend() != "tensorflow":
+        return
+    for one in list(vars(keras.optimizers).values()):
+        if isinstance(one, type) and issubclass(one, keras.optimizers.Optimizer):
+            _class_of(one, Options())
 
 
 def DistributedOptimizer(
@@ -124,7 +290,8 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The optimizer, which from now on reduces the gradients that it is given before it applies them. The object stays
-    the same, with its variables and its state; its class becomes a subclass of its own.
+    the same, with its variables and its state; its class becomes a subclass of its own. Copies of it are distributed,
+    with the same options.
 
     name                          stands before the gradients' names; the optimizer's own name by default
     compression                   hvd.Compression.fp16: gradients travel as float16
@@ -135,8 +302,6 @@ def DistributedOptimizer(
     average_aggregated_gradients  and divided by that number
     num_groups                    reduces dense gradients in so many groups; 0: each by itself, which Kolo combines
     """
-    import keras
-
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise TypeError(
             f"hvd.DistributedOptimizer takes an optimizer of Keras 3, not a {type(optimizer).__module__}."
@@ -147,31 +312,37 @@ def DistributedOptimizer(
             f"Keras runs over {keras.config.backend()}, and hvd.DistributedOptimizer needs TensorFlow: set "
             "KERAS_BACKEND=tensorflow before the first import of keras"
         )
-    if isinstance(optimizer, _Distributed) and optimizer._kolo is not None:
+    if is_distributed(optimizer) and not optimizer._kolo_is_copy:
         raise ValueError("the optimizer is distributed already: gradients would be reduced twice")
+    inner = inner_distributed(optimizer)
+    if inner is not None:
+        raise ValueError(
+            f"the optimizer {inner.name!r}, by which {optimizer.name!r} steps, is distributed already: gradients would "
+            "be reduced twice. Give hvd.DistributedOptimizer the outer one alone"
+        )
     if backward_passes_per_step < 1:
         raise ValueError(f"backward_passes_per_step is {backward_passes_per_step}: give 1 or more")
-    reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, process_set)
-    if not isinstance(optimizer, _Distributed):
-        optimizer.__class__ = _class_of(type(optimizer))
-    passes = backward_passes_per_step
-    # Past the attributes that Keras and TensorFlow track and save.
-    optimizer.__dict__["_kolo"] = reduction
-    optimizer.__dict__["_kolo_name"] = name or optimizer.name
-    optimizer.__dict__["_kolo_accumulation"] = (
-        _Accumulation(passes, average_aggregated_gradients) if passes > 1 else None
+    options = Options(
+        name,
+        compression,
+        bool(sparse_as_dense),
+        float(gradient_predivide_factor),
+        _ops._reduce_op(op, None),
+        int(backward_passes_per_step),
+        bool(average_aggregated_gradients),
+        int(num_groups),
+        process_set,
     )
+    options.reduction()  # raises where they do not fit together
+    plain = optimizer._kolo_plain if is_distributed(optimizer) else type(optimizer)
+    optimizer.__class__ = _class_of(plain, options)
+    optimizer.__dict__["_kolo_is_copy"] = False
+    optimizer.__dict__["_kolo_its_ranks"] = None
     return optimizer
-
-
-def is_distributed(optimizer: Any) -> bool:
-    return isinstance(optimizer, _Distributed) and optimizer._kolo is not None
 
 
 def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any = None, **options: Any) -> Any:
     """keras.models.load_model, with the model's optimizer made distributed. `options` are DistributedOptimizer's."""
-    import keras
-
     objects = dict(custom_objects or {})
     objects.update({one.__name__: one for one in custom_optimizers or ()})
     model = keras.models.load_model(filepath, custom_objects=objects)

@@ -18,6 +18,7 @@ class ProcessSet:
         self.ranks: "Optional[List[int]]" = None if ranks is None else sorted(int(rank) for rank in ranks)
         self.process_set_id: Optional[int] = None
         self._group: Any = None
+        self._number: Optional[int] = None  # since it was added first: functions that were traced then keep it
 
     def included(self) -> bool:
         """Whether this rank is a member."""
@@ -43,6 +44,12 @@ class ProcessSet:
         if self.process_set_id is None:
             raise ValueError(f"{self!r} is not in use: give it to hvd.init or to hvd.add_process_set on every rank")
 
+    def __deepcopy__(self, memo: Any) -> "ProcessSet":
+        return self  # of which ranks take part, there is no other
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{self!r} belongs to this process: pickle its ranks, and make one of them where they are read")
+
     def __repr__(self) -> str:
         return f"ProcessSet({self.ranks})"
 
@@ -64,6 +71,9 @@ class _World(ProcessSet):
 
     def group(self) -> Any:
         return kolopy.world()
+
+    def __reduce__(self) -> str:
+        return "global_process_set"
 
     def __repr__(self) -> str:
         return "global_process_set"
@@ -118,12 +128,13 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
         or not 0 <= made.ranks[0] <= made.ranks[-1] < kolopy.size()
     ):
         raise ValueError(f"{made!r} is no process set: give one or more different ranks from 0 to {kolopy.size() - 1}")
-    _made += 1
+    _made += 1  # the ranks' groups differ each time, the number stays
+    number = made._number = made._number or _made
     if kolopy.rank() in made.ranks:
         made._group = kolopy.Group.of(made.ranks, name=f"process_set.{_made}")
-        _set_group(_made, made._group.pointer)
-    made.process_set_id = _made
-    _sets[_made] = made
+        _set_group(number, made._group.pointer)
+    made.process_set_id = number
+    _sets[number] = made
     return made
 
 

@@ -23,13 +23,23 @@ class _Callback(keras.callbacks.Callback):  # type: ignore[misc]
         if getattr(model, "jit_compile", False):  # fit makes its function after this
             model.jit_compile = False
         optimizer = getattr(model, "optimizer", None)
-        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and _optimizer.is_distributed(
-            optimizer.inner_optimizer
-        ):
+        is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if is_scaled and not _optimizer.is_distributed(optimizer) and _optimizer.inner_distributed(optimizer):
             raise ValueError(
                 "a LossScaleOptimizer around a distributed optimizer leaves out a step on one rank that overflows, "
                 "and the others wait for it: give model.compile hvd.DistributedOptimizer(keras.optimizers."
                 "LossScaleOptimizer(optimizer))"
+            )
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        super().on_train_begin(logs)
+        model, optimizer = self.model, self.model.optimizer
+        steps_as_keras = type(model).train_step is keras.Model.train_step  # a step of the user's may have a tape
+        if optimizer is not None and steps_as_keras and not _optimizer.reduces_everything(optimizer):
+            raise ValueError(
+                f"the model's optimizer {optimizer.name!r} is not distributed, so each rank would train a model of its "
+                "own: give model.compile hvd.DistributedOptimizer(optimizer). (docs/tensorflow.md says which copies of a "
+                "distributed optimizer are distributed)"
             )
 
 
@@ -43,6 +53,7 @@ class BroadcastGlobalVariablesCallback(_Callback):
         self._is_done = False
 
     def on_train_begin(self, logs: Any = None) -> None:
+        super().on_train_begin(logs)
         self._is_done = False
         optimizer = self.model.optimizer
         if self.model.built and optimizer is not None and not optimizer.built:
@@ -50,6 +61,8 @@ class BroadcastGlobalVariablesCallback(_Callback):
         # Every rank does the same: a rank that has loaded a checkpoint may have variables that others still lack.
         if all(kolopy.allgather_object(bool(self.model.built), group=self._set.group())):
             self._broadcast()
+        elif optimizer is not None:
+            _optimizer.await_broadcast(optimizer)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not self._is_done:
@@ -58,7 +71,7 @@ class BroadcastGlobalVariablesCallback(_Callback):
     def _broadcast(self) -> None:
         variables = list(self.model.weights)
         if self.model.optimizer is not None:
-            variables += [one for one in self.model.optimizer.variables if "seed" not in one.name]
+            variables += _optimizer.replicated_variables(self.model.optimizer)
         _ops.broadcast_variables(variables, self._root, self._set)
         self._is_done = True
 
@@ -112,6 +125,7 @@ class LearningRateScheduleCallback(_Callback):
             self._multiplier = lambda epoch: number
 
     def on_train_begin(self, logs: Any = None) -> None:
+        super().on_train_begin(logs)
         if self._staircase or self._steps is not None:
             return
         self._steps = (self.params or {}).get("steps")

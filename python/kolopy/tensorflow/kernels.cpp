@@ -21,7 +21,11 @@
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/mutex.h"
 
 namespace kolo_tensorflow {
@@ -524,6 +528,55 @@ class Join : public Kernel {
   }
 };
 
+/// Compares variables over the ranks where they lie, in some steps; its last input is the step.
+class CheckReplicas : public Kernel {
+ public:
+  explicit CheckReplicas(OpKernelConstruction* context) : Kernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("names", &names_));
+    OP_REQUIRES_OK(context, context->GetAttr("first", &first_));
+    OP_REQUIRES_OK(context, context->GetAttr("every", &every_));
+    OP_REQUIRES(context, names_.size() + 1 == static_cast<std::size_t>(context->num_inputs()),
+                absl::InternalError("there is not one name for each variable"));
+  }
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    const std::int64_t step = context->input(context->num_inputs() - 1).scalar<std::int64_t>()();
+    if (step != first_ && (every_ <= 0 || step <= 0 || step % every_ != 0)) {
+      done();
+      return;
+    }
+    kolo_group* group = nullptr;
+    OP_REQUIRES_OK_ASYNC(context, find(&group), done);
+    // A tensor keeps its memory; nothing writes it meanwhile, because writing waits for this operation.
+    std::vector<Tensor> values(names_.size());
+    std::vector<kolo_named_tensor> named(names_.size());
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+      OP_REQUIRES_OK_ASYNC(
+          context,
+          tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, static_cast<int>(i)), &variable),
+          done);
+      const tensorflow::tf_shared_lock lock(*variable->mu());
+      values[i] = *variable->tensor();
+      OP_REQUIRES_ASYNC(context, variable->is_initialized,
+                        absl::FailedPreconditionError("the variable " + names_[i] + " has no value yet"), done);
+      named[i].name = names_[i].c_str();
+      OP_REQUIRES_OK_ASYNC(context, describe(values[i], &named[i].tensor), done);
+    }
+    // It waits for other ranks, so it takes none of TensorFlow's threads.
+    tensorflow::Env::Default()->SchedClosure(
+        [this, context, group, step, done = std::move(done), values = std::move(values), named = std::move(named)] {
+          const absl::Status status = checked(kolo_check_replicas(group, key(), named.data(), named.size(), step));
+          if (!status.ok()) context->SetStatus(status);
+          done();
+        });
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::int32_t first_ = -1;
+  std::int32_t every_ = 0;
+};
+
 /// Stands where a device's kernel would be. Without it TensorFlow would copy tensors of a GPU back and forth silently.
 class Refusal : public tensorflow::OpKernel {
  public:
@@ -618,6 +671,14 @@ KOLO_OP("KoloGroupedAllgather")
     .SetShapeFn(other_rows_everywhere);
 KOLO_OP("KoloBarrier").SetShapeFn(tensorflow::shape_inference::NoOutputs);
 KOLO_OP("KoloJoin").Output("last: int32").SetShapeFn(tensorflow::shape_inference::ScalarShape);
+KOLO_OP("KoloCheckReplicas")
+    .Attr("count: int >= 1")
+    .Attr("names: list(string)")
+    .Attr("first: int = -1")
+    .Attr("every: int = 0")
+    .Input("variables: count * resource")
+    .Input("step: int64")
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs);
 
 #define KOLO_KERNEL(name)                                                                                              \
   REGISTER_KERNEL_BUILDER(Name("Kolo" #name).Device(tensorflow::DEVICE_CPU), name);                                    \
@@ -633,6 +694,7 @@ KOLO_KERNEL(GroupedReducescatter);
 KOLO_KERNEL(GroupedAllgather);
 KOLO_KERNEL(Barrier);
 KOLO_KERNEL(Join);
+KOLO_KERNEL(CheckReplicas);
 
 }  // namespace kolo_tensorflow
 
