@@ -603,7 +603,7 @@ def reading_changes_nothing():
 
     def begun(optimizer):
         keras.utils.set_random_seed(3)
-        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(2)])
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, "tanh")])
         model.compile(optimizer, "mse", run_eagerly=True)
         return model
 
@@ -637,7 +637,7 @@ def reading_changes_nothing():
 
     tried, differ = 0, []
     with tempfile.TemporaryDirectory() as folder:
-        for name, make in OPTIMIZERS.items():
+        for name, make in list(OPTIMIZERS.items())[: None if hvd.size() <= 2 else 3]:
             alone = trained(make, lambda model: None, 1)
             ways = {how: (lambda read=read: trained(make, read, 1)) for how, read in readers(folder).items()}
             ways["loaded"] = lambda: loaded(make, os.path.join(folder, "middle.keras"))
