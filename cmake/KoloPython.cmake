@@ -33,8 +33,8 @@ if(NOT KOLO_TORCH_PACKAGE)
   endforeach()
 endif()
 kolo_python_package(KOLO_TORCH_PACKAGE torch/version.py
-  "kolo_torch is built against the PyTorch of its environment, and ${Python3_EXECUTABLE} has none: install torch first, or \
-name its folder (pip install ./python/kolo_torch -C cmake.define.KOLO_TORCH_PACKAGE=/where/torch).")
+  "kolo_torch is built against the PyTorch of its environment, and ${Python3_EXECUTABLE} has none: install torch first \
+(without a GPU: pip install torch --index-url https://download.pytorch.org/whl/cpu), or name its folder (pip install ./python/kolo_torch -C cmake.define.KOLO_TORCH_PACKAGE=/where/torch).")
 file(STRINGS "${KOLO_TORCH_PACKAGE}/version.py" KOLO_TORCH_PYTHON_VERSION REGEX "^__version__")
 string(REGEX REPLACE ".*['\"]([^'\"]+)['\"].*" "\\1" KOLO_TORCH_PYTHON_VERSION "${KOLO_TORCH_PYTHON_VERSION}")
 # Debian's package has links to the headers in /usr/include, where they are found.

@@ -32,6 +32,8 @@
 ///   With names, ranks make their calls in any order. A name has 1 to 65,536 bytes and does not begin with "kolo.".
 /// - **Threads.** All functions may be called from any threads at once. One handle, result, prepared call, arena or
 ///   group must not be released while another thread uses it, nor a context shut down while another thread uses it.
+///   A thread is not cancelled (`pthread_cancel`) inside a call: that ends the process. Where threads are cancelled,
+///   disable it around calls (`pthread_setcancelstate`); to give up a wait, use `kolo_wait` with seconds.
 /// - **Fork.** In a child that is forked while its parent has a context, every call on an inherited object fails
 ///   (`KOLO_UNSUPPORTED`), and releasing one does nothing to the job.
 /// - **ABI.** Functions, numbers and the layouts of structs never change; they only become more.
@@ -651,8 +653,13 @@ KOLO_API kolo_status kolo_cuda_wait_on(kolo_handle* handle, void* stream);
 KOLO_API kolo_status kolo_lightgbm_attach(const kolo_group* group);
 /// How many collectives LightGBM has run on this thread since then.
 KOLO_API uint64_t kolo_lightgbm_calls(void);
-/// LightGBM is alone again on this thread. `KOLO_INVALID_ARGUMENT` if it has never called, though the group has several
-/// ranks: then each has trained on its own data alone.
+/// A training has ended on this rank; `reason`: the error that has ended it, or NULL. Every rank of the group calls it,
+/// or `kolo_lightgbm_detach`, and waits for the others. `KOLO_MISMATCH` on all ranks if LightGBM goes on on one of
+/// them.
+KOLO_API kolo_status kolo_lightgbm_end_training(const char* reason);
+/// LightGBM is alone again on this thread. Ends a training, as `kolo_lightgbm_end_training` does.
+/// `KOLO_INVALID_ARGUMENT` if LightGBM has never called, though the group has several ranks: then each has trained on
+/// its own data alone.
 KOLO_API kolo_status kolo_lightgbm_detach(void);
 
 /// @}

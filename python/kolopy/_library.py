@@ -150,7 +150,15 @@ def _open() -> Any:
     try:
         return ctypes.CDLL(LIBRARY)
     except OSError as error:
-        raise ImportError(f"kolopy cannot load its library: {error}") from error
+        raise ImportError(f"kolopy cannot load its library: {error}{_remedy(str(error))}") from error
+
+
+def _remedy(error: str) -> str:
+    """Of a library that is missing: which package of Debian's has it."""
+    for library, package in (("libhwy.so.", "libhwy1"), ("libcrypto.so.", "libssl3")):
+        if error.startswith(library):
+            return f". Debian's package {package} has it: apt-get install {package}"
+    return ""
 
 
 def _load() -> Any:

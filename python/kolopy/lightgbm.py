@@ -22,17 +22,21 @@ from typing import Any, Dict, Optional, Type
 
 from kolopy import _groups
 from kolopy import _library as lib
-from kolopy._errors import InvalidArgumentError
+from kolopy._errors import Error, InvalidArgumentError
 from kolopy._groups import Group
 
 try:
+    import lightgbm as _lightgbm
     from lightgbm import basic as _basic
+    from lightgbm import engine as _engine
+    from lightgbm import sklearn as _sklearn
 except ImportError as _missing:
     raise ImportError("kolopy.lightgbm needs LightGBM: pip install lightgbm") from _missing
 
 lib.C.kolo_lightgbm_attach.argtypes = (ctypes.c_void_p,)
 lib.C.kolo_lightgbm_calls.argtypes, lib.C.kolo_lightgbm_calls.restype = (), ctypes.c_uint64
 lib.C.kolo_lightgbm_detach.argtypes = ()
+lib.C.kolo_lightgbm_end_training.argtypes = (ctypes.c_char_p,)
 
 _PARALLEL = ("data", "voting")
 
@@ -57,9 +61,11 @@ class _Attachment:
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], _trace: Optional[TracebackType]
     ) -> None:
+        if error is not None:
+            _tell(error)
         try:
             detach()
-        except InvalidArgumentError:
+        except Error:
             if error is None:
                 raise
 
@@ -67,12 +73,15 @@ class _Attachment:
 def attach(group: Optional[Group] = None) -> _Attachment:
     """From now on LightGBM, on this thread, reaches the other ranks of the group (the world) through Kolo. Every rank
     of the group calls it, on the thread that will make the datasets and train: LightGBM keeps its network by thread.
-    While a thread is attached, the boosters that it makes get `num_machines`, if they do not have it."""
+    While a thread is attached, the boosters that it makes get `num_machines`, if they do not have it, and
+    `lightgbm.train`, `lightgbm.cv` and the classes of scikit-learn's manner end with all ranks: if one rank ends a
+    training and another goes on, both raise, and say which."""
     given = _groups.group_of(group)
     lib.check(lib.C.kolo_lightgbm_attach(given.pointer))
     _here.network = _Network(given.size)
     _everywhere.add(_here.network)
     _know_boosters()
+    _know_trainings()
     return _Attachment()
 
 
@@ -82,9 +91,9 @@ def calls() -> int:
 
 
 def detach() -> None:
-    """LightGBM is alone again on this thread; models stay. Raises InvalidArgumentError if LightGBM has never called,
-    though the group has several ranks: then each has trained on its own data alone. Does nothing if the thread has not
-    attached."""
+    """LightGBM is alone again on this thread; models stay. Every rank of the group calls it: MismatchError if LightGBM
+    goes on on another one. Raises InvalidArgumentError if LightGBM has never called, though the group has several
+    ranks: then each has trained on its own data alone. Does nothing if the thread has not attached."""
     _here.network = None
     lib.check(lib.C.kolo_lightgbm_detach())
 
@@ -104,6 +113,41 @@ def _know_boosters() -> None:
 
     looked_at.looked_at_by_kolopy = True  # type: ignore[attr-defined]
     _basic.Booster.__init__ = looked_at
+
+
+def _know_trainings() -> None:
+    """From the first `attach` on a training ends with all ranks."""
+    for module in (_lightgbm, _engine, _sklearn):
+        for name in ("train", "cv"):
+            function = getattr(module, name, None)
+            if function is not None and not hasattr(function, "ended_by_kolopy"):
+                setattr(module, name, _ending(function))
+
+
+@functools.lru_cache(maxsize=None)
+def _ending(function: Any) -> Any:
+    @functools.wraps(function)
+    def train(*arguments: Any, **options: Any) -> Any:
+        if getattr(_here, "network", None) is None:
+            return function(*arguments, **options)
+        try:
+            result = function(*arguments, **options)
+        except BaseException as error:
+            _tell(error)
+            raise
+        lib.check(lib.C.kolo_lightgbm_end_training(None))
+        return result
+
+    train.ended_by_kolopy = True  # type: ignore[attr-defined]
+    return train
+
+
+def _tell(error: BaseException) -> None:
+    """Tells the ranks that go on of the error that has ended the training here."""
+    try:
+        lib.check(lib.C.kolo_lightgbm_end_training(lib.reason_of(error)))
+    except Error:  # they have been told, or the job has ended
+        pass
 
 
 def _params_of(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:

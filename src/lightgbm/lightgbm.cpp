@@ -18,6 +18,7 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/error.hpp>
+#include <kolo/objects.hpp>
 #include <kolo/types.hpp>
 
 #include "lightgbm/sums.hpp"
@@ -33,8 +34,11 @@ using Free = int (*)();
 
 struct Attachment {
   Group group;
+  int ranks = 1;
   Free free = nullptr;
   std::uint64_t calls = 0;
+  /// The training has ended or failed on all ranks, and LightGBM has not called since: no rank waits for this one.
+  bool is_over = false;
   std::vector<char> parts = {};  ///< of this rank's block, by rank
   std::vector<std::int64_t> splits = {};
 };
@@ -58,11 +62,69 @@ void* function_of_lightgbm(const char* name) {
 
 TensorView bytes_at(char* data, std::int64_t size) { return {data, DType::uint8, Shape{size}}; }
 
+/// What the ranks say of their trainings once one has ended its own while another one goes on.
+constexpr std::string_view kGoesOn = "g", kComplete = "c", kError = "e";  // with the error behind it
+
+std::string listed(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+/// After calls that do not meet, which all ranks learn of, each says whether it trains. Throws the sentence, the same
+/// on all ranks; returns if all train: then they train differently.
+void tell_who_has_ended(const Group& group, std::string own) {
+  std::vector<int> training, ended;
+  std::string error;
+  for (const std::string& said : allgather_bytes(group, own)) {
+    const int rank = static_cast<int>(training.size() + ended.size());
+    (said == kGoesOn ? training : ended).push_back(rank);
+    if (error.empty() && said.substr(0, 1) == kError) error = said.substr(1);
+  }
+  if (ended.empty() || training.empty()) return;
+  throw Error(ErrorCode::mismatch, "LightGBM's training has ended on " + listed(ended) +
+                                       (error.empty() ? "" : ", by an error (" + error + "),") + " and goes on on " +
+                                       listed(training) +
+                                       (error.empty() ? ": end it at the same iteration on every rank; early stopping "
+                                                        "does if all ranks give the same validation rows"
+                                                      : ""));
+}
+
+/// Runs a collective of LightGBM's.
+template <class Collective>
+void meet(Attachment& self, const Collective& collective) {
+  try {
+    collective();
+  } catch (const Error& error) {
+    self.is_over = true;
+    if (error.code() == ErrorCode::mismatch) tell_who_has_ended(self.group, std::string(kGoesOn));
+    throw;
+  }
+}
+
+/// Meets the other ranks where LightGBM meets them no more: a barrier is a call that LightGBM does not make.
+void end_training_of(Attachment& self, std::string_view reason) {
+  if (std::exchange(self.is_over, true)) return;
+  try {
+    barrier(self.group);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::not_initialized || error.code() == ErrorCode::shut_down) return;
+    if (error.code() == ErrorCode::mismatch) {
+      tell_who_has_ended(self.group, reason.empty() ? std::string(kComplete) : std::string(kError).append(reason));
+    }
+    throw;
+  }
+}
+
 Attachment& attached() {
   if (!attachment) {
     throw Error(ErrorCode::invalid_argument, "LightGBM reaches for the other ranks after kolo::lightgbm::detach()");
   }
   ++attachment->calls;
+  attachment->is_over = false;
   return *attachment;
 }
 
@@ -84,7 +146,7 @@ void allgather_for_lightgbm(char* input, Bytes, const Bytes* starts, const Bytes
   char* const mine = output + starts[me];
   // The input may begin where the output does.
   if (lengths[me] > 0) std::memmove(mine, input, static_cast<std::size_t>(lengths[me]));
-  allgather_into(self.group, bytes_at(mine, lengths[me]), bytes_at(output, end));
+  meet(self, [&] { allgather_into(self.group, bytes_at(mine, lengths[me]), bytes_at(output, end)); });
 }
 
 void reduce_scatter_for_lightgbm(char* input, Bytes bytes, int type_size, const Bytes* starts, const Bytes* lengths,
@@ -95,7 +157,9 @@ void reduce_scatter_for_lightgbm(char* input, Bytes bytes, int type_size, const 
   self.parts.resize(static_cast<std::size_t>(length) * static_cast<std::size_t>(blocks));
   self.splits.assign(lengths, lengths + blocks);
   const std::int64_t end = end_of(starts, lengths, blocks);
-  alltoall_into(self.group, bytes_at(input, end), bytes_at(self.parts.data(), length * blocks), self.splits);
+  meet(self, [&] {
+    alltoall_into(self.group, bytes_at(input, end), bytes_at(self.parts.data(), length * blocks), self.splits);
+  });
   if (length == 0) return;
   const auto part = [&](int of) { return self.parts.data() + length * of; };
   const int sum = add_in_order(blocks, me, bytes, [&](int from, int to) {
@@ -124,21 +188,26 @@ void attach(const Group& group) {
            reinterpret_cast<void*>(&allgather_for_lightgbm)) != 0) {
     throw Error(ErrorCode::unsupported, "LightGBM refuses Kolo's functions (LGBM_NetworkInitWithFunctions)");
   }
-  attachment.emplace(Attachment{own, free});
+  attachment.emplace(Attachment{own, size(own), free});
 }
 
 std::uint64_t calls() noexcept { return attachment ? attachment->calls : 0; }
 
+void end_training(std::string_view reason) {
+  if (attachment) end_training_of(*attachment, reason);
+}
+
 void detach() {
   if (!attachment) return;
-  const Attachment was = std::move(*attachment);
+  Attachment was = std::move(*attachment);
   attachment.reset();
   was.free();
-  if (was.calls > 0 || size(was.group) == 1) return;
+  end_training_of(was, {});
+  if (was.calls > 0 || was.ranks == 1) return;
   throw Error(ErrorCode::invalid_argument,
               "LightGBM has never reached for the other ranks, so each has trained on its own data alone: train on the "
               "thread that has called kolo::lightgbm::attach(), with num_machines=" +
-                  std::to_string(size(was.group)) + " and tree_learner=data (or voting)");
+                  std::to_string(was.ranks) + " and tree_learner=data (or voting)");
 }
 
 }  // namespace kolo::lightgbm

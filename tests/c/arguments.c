@@ -406,6 +406,8 @@ static void handles(kolo_group* world) {
   WRONG(kolo_lightgbm_attach(NULL), "the group is NULL");
   WRONG(kolo_lightgbm_attach(world), "finds no lib_lightgbm in this process");
   CHECK(kolo_lightgbm_calls() == 0);
+  OK(kolo_lightgbm_end_training(NULL)); /* this thread has not attached */
+  OK(kolo_lightgbm_end_training("why"));
   OK(kolo_lightgbm_detach());
 
   OK(kolo_allreduce(world, NULL, &tensor, &tensor, NULL, &handle));

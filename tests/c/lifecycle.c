@@ -2,6 +2,7 @@
 /* Starts and ends, right and wrong ones: contexts that are gone, forks, callbacks, stores and sinks of the program. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, sem_timedwait */
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -341,11 +342,47 @@ static void contexts(void) {
   OK(kolo_shutdown(again));
 }
 
+/* A thread that is to be cancelled makes all kinds of calls, and ends after them. */
+static void* is_cancelled(void* has_called) {
+  kolo_init_options options = KOLO_INIT_OPTIONS_INIT;
+  kolo_setting alone = {"KOLO_ALONE", "1"};
+  kolo_context* context = NULL;
+  kolo_handle* handle = NULL;
+  kolo_tensor tensor = four();
+  kolo_message_options soon = KOLO_MESSAGE_OPTIONS_INIT;
+  int before = 0;
+  CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before) == 0 && before == PTHREAD_CANCEL_ENABLE);
+  CHECK(pthread_cancel(pthread_self()) == 0);
+  options.separate = 1;
+  options.settings = &alone;
+  options.setting_count = 1;
+  OK(kolo_init(&options, &context));
+  OK(kolo_allreduce(kolo_world(context), NULL, &tensor, &tensor, NULL, NULL));
+  OK(kolo_allreduce(kolo_world(context), "x", &tensor, &tensor, NULL, &handle));
+  OK(kolo_wait(handle, -1.0));
+  soon.timeout = 0.01; /* it sleeps until then */
+  FAILS(KOLO_EXPIRED, kolo_recv(kolo_world(context), &tensor, 0, 0, &soon, NULL, NULL), "");
+  OK(kolo_shutdown(context));
+  *(int*)has_called = 1;
+  CHECK(pthread_setcancelstate(before, NULL) == 0);
+  pthread_testcancel();
+  return NULL;
+}
+
+static void cancelled_threads(void) {
+  pthread_t thread;
+  void* result = NULL;
+  int has_called = 0;
+  CHECK(pthread_create(&thread, NULL, is_cancelled, &has_called) == 0 && pthread_join(thread, &result) == 0);
+  CHECK(result == PTHREAD_CANCELED && has_called);
+}
+
 int main(void) {
   ranks_of_this_program();
   stores();
   contexts();
   of_others();
+  cancelled_threads();
   printf("PASS lifecycle\n");
   return 0;
 }

@@ -10,7 +10,7 @@ import unittest.mock
 
 import kolopy as kolo
 import numpy as np
-from kolopy import _tensors
+from kolopy import _library, _tensors
 
 TYPES = "bool, an integer of up to 64 bits, float16, bfloat16, float32 or float64"
 GIVE = "give a numpy array, or an object with DLPack or the buffer protocol"
@@ -409,6 +409,20 @@ class Arguments(unittest.TestCase):
             name = "".join(part.title() for part in one.code.name.split("_"))
             self.assertEqual(one.__name__, name + "Error")
             self.assertIs(getattr(kolo, one.__name__), one)
+
+
+class Loading(unittest.TestCase):
+    def test_a_library_that_is_missing(self):
+        missing = "cannot open shared object file: No such file or directory"
+        for library, remedy in (
+            ("libhwy.so.1", ". Debian's package libhwy1 has it: apt-get install libhwy1"),
+            ("libcrypto.so.3", ". Debian's package libssl3 has it: apt-get install libssl3"),
+            ("libc.so.9", ""),
+        ):
+            error = OSError(f"{library}: {missing}")
+            with unittest.mock.patch("ctypes.CDLL", side_effect=error), self.assertRaises(ImportError) as caught:
+                _library._open()
+            self.assertEqual(str(caught.exception), f"kolopy cannot load its library: {library}: {missing}{remedy}")
 
 
 class WithoutContext(unittest.TestCase):

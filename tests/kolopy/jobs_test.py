@@ -84,6 +84,23 @@ class Deaths(unittest.TestCase):
         )
         self.assertEqual((text.count("told"), text.count("raised")), (2, 1), text)
 
+    def test_a_reason_that_utf_8_has_no_bytes_for_reaches_the_others(self):
+        text = job(
+            """
+            try:
+                with kolo.Session():
+                    if kolo.rank() == 0:
+                        raise FileNotFoundError(chr(0xDCFF) + "lost" + chr(0))
+                    kolo.allreduce(np.ones(3))
+            except kolo.UserExceptionError as error:
+                print("told", r"FileNotFoundError: \\udcfflost" in str(error), flush=True)
+            except FileNotFoundError:
+                print("raised", flush=True)
+            """,
+            ranks=2,
+        )
+        self.assertEqual((text.count("told True"), text.count("raised")), (1, 1), text)
+
     def test_an_exception_that_ends_the_program_tells_the_others(self):
         text = job(
             """

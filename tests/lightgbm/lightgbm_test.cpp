@@ -214,6 +214,79 @@ TEST(LightGbm, IsAloneInAGroupOfOne) {
   });
 }
 
+/// One collective of LightGBM's, of a byte block of each rank.
+void gather_once(int ranks) {
+  const Blocks blocks(std::vector<int>(static_cast<std::size_t>(ranks), 1));
+  std::vector<double> input(1), output(static_cast<std::size_t>(ranks));
+  network.allgather(reinterpret_cast<char*>(input.data()), 8, blocks.starts.data(), blocks.lengths.data(), ranks,
+                    reinterpret_cast<char*>(output.data()), 8 * ranks);
+}
+
+TEST(LightGbm, IsToldAtOnceThatOneRankHasStoppedEarly) {
+  kolo::run_local(3, [] {
+    kolo::lightgbm::attach(kolo::world());
+    gather_once(3);
+    const std::string said = error_of([] {
+      if (kolo::rank() == 1) return kolo::lightgbm::detach();
+      gather_once(3);
+    });
+    EXPECT_EQ(said,
+              "mismatch: LightGBM's training has ended on rank 1 and goes on on ranks 0 and 2: end it at the same "
+              "iteration on every rank; early stopping does if all ranks give the same validation rows");
+    if (kolo::rank() != 1) EXPECT_EQ(error_of([] { kolo::lightgbm::end_training(); }), "nothing");  // waits for nobody
+    EXPECT_EQ(error_of([] { kolo::lightgbm::detach(); }), "nothing");
+    kolo::barrier();  // the job goes on
+    kolo::lightgbm::attach(kolo::world());
+    gather_once(3);
+    kolo::lightgbm::end_training();
+    if (kolo::rank() == 0) kolo::lightgbm::end_training();  // it has ended already: waits for nobody
+    gather_once(3);
+    if (kolo::rank() == 2) kolo::lightgbm::end_training("the others have ended it, too");
+    EXPECT_EQ(error_of([] { kolo::lightgbm::detach(); }), "nothing");
+  });
+}
+
+TEST(LightGbm, IsToldOfTheErrorThatHasEndedItOnAnotherRank) {
+  kolo::run_local(4, [] {
+    kolo::lightgbm::attach(kolo::world());
+    const std::string said = error_of([] {
+      if (kolo::rank() % 2 == 1) return kolo::lightgbm::end_training("ValueError: out of paper");
+      gather_once(4);
+    });
+    EXPECT_EQ(said, "mismatch: LightGBM's training has ended on ranks 1 and 3, by an error (ValueError: out of paper), "
+                    "and goes on on ranks 0 and 2");
+    const bool has_called = kolo::lightgbm::calls() > 0;
+    EXPECT_EQ(error_of([] { kolo::lightgbm::detach(); }) == "nothing", has_called);
+  });
+}
+
+TEST(LightGbm, KeepsKolosSentenceWhereRanksTrainDifferently) {
+  kolo::run_local(2, [] {
+    kolo::lightgbm::attach(kolo::world());
+    const std::string said = error_of([] {
+      if (kolo::rank() == 1) return gather_once(2);
+      const Blocks blocks({1, 1});
+      std::vector<double> input(2), output(2);
+      const Reducer add = add_doubles;
+      network.reduce_scatter(reinterpret_cast<char*>(input.data()), blocks.end, 8, blocks.starts.data(),
+                             blocks.lengths.data(), 2, reinterpret_cast<char*>(output.data()), blocks.end, add);
+    });
+    EXPECT_EQ(said.substr(0, 10), "mismatch: ") << said;
+    EXPECT_EQ(said.find("has ended"), std::string::npos) << said;
+    EXPECT_EQ(error_of([] { kolo::lightgbm::detach(); }), "nothing");
+  });
+}
+
+TEST(LightGbm, MayBeDetachedAfterTheContextIsGone) {
+  kolo::run_local(2, [] {
+    kolo::Context separate(kolo::Options().with_setting("KOLO_ALONE", "1"));
+    kolo::lightgbm::attach(separate);
+    separate.shutdown();
+    EXPECT_EQ(error_of([] { kolo::lightgbm::end_training(); }), "nothing");
+    EXPECT_EQ(error_of([] { kolo::lightgbm::detach(); }), "nothing");
+  });
+}
+
 TEST(LightGbm, IsToldOfALostRank) {
   EXPECT_NE(error_of([] {
               kolo::run_local(2, [] {

@@ -101,6 +101,64 @@ def check_wrong_uses(x, y):
     train(x, y, tree_learner="serial")  # alone, as ever
 
 
+def told(body):
+    try:
+        body()
+    except (kolopy.Error, lightgbm.basic.LightGBMError, ValueError) as error:
+        return str(error)
+    return "nothing"
+
+
+def check_trainings_that_end_apart(x, y):
+    """One rank stops early, leaves the training by an error, or detaches: all are told at once, and the job goes on."""
+    last = kolopy.size() - 1
+    is_last = kolopy.rank() == last
+    ranks = "rank 0" if last == 1 else "ranks " + ", ".join(str(r) for r in range(last - 1)) + f" and {last - 1}"
+    where = f"LightGBM's training has ended on rank {last}"
+    stopped = (
+        f"{where} and goes on on {ranks}: end it at the same iteration on every rank; early stopping does if all ranks "
+        "give the same validation rows"
+    )
+    failed = f"{where}, by an error (ValueError: out of paper), and goes on on {ranks}"
+
+    def stops(env):
+        if is_last and env.iteration == 3:
+            raise lightgbm.callback.EarlyStopException(env.iteration, [])
+
+    def fails(env):
+        if is_last and env.iteration == 3:
+            raise ValueError("out of paper")
+
+    def loop():
+        with kolopy.lightgbm.attach():
+            booster = lightgbm.Booster(params(), lightgbm.Dataset(x, y))
+            for i in range(ROUNDS):
+                if is_last and i == 3:
+                    raise ValueError("out of paper")
+                booster.update()
+
+    def over(train_with):
+        kolopy.lightgbm.attach()
+        try:
+            said = told(train_with)
+            kolopy.barrier()  # not within LightGBM's reach: nobody is left in it
+        finally:
+            kolopy.lightgbm.detach()
+        return said
+
+    def by_callback(callback):
+        return lambda: lightgbm.train(params(), lightgbm.Dataset(x, y), ROUNDS, callbacks=[callback])
+
+    for said, sentence in (
+        (over(by_callback(stops)), stopped),
+        (over(by_callback(fails)), "out of paper" if is_last else failed),
+        (told(loop), "out of paper" if is_last else failed),
+        (over(by_callback(lambda env: None)), "nothing"),
+    ):
+        assert said.replace("kolo: ", "", 1) == sentence, said
+    assert lightgbm.sklearn.train is lightgbm.engine.train is lightgbm.train  # its classes end with all ranks, too
+
+
 def check_time():
     x, y = rows(200000)
     times = {over_kolo: [], over_sockets: []}
@@ -129,6 +187,7 @@ def main():
             check_models(x, y)
             if kolopy.size() > 1:
                 check_wrong_uses(x, y)
+                check_trainings_that_end_apart(x, y)
             if kolopy.rank() == 0:
                 print(f"lightgbm {lightgbm.__version__}: {kolopy.size()} ranks, all models equal to its own network's")
 

@@ -102,7 +102,8 @@ def compile_pages(repository, which, compiler):
 
 
 def compile_pages_in_c(repository, compiler):
-    source = """#include <signal.h>
+    source = """#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <kolo/config.hpp>
 #include <kolo/dlpack.h>
@@ -129,10 +130,11 @@ def compile_pages_in_c(repository, compiler):
 
 
 def literals_of(repository):
-    """All words that the library may say: its string literals, those that stand beside each other joined."""
+    """All words that the library and the packages may say: their string literals, those that stand beside each other joined."""
     sources = [file for folder in ("src", "mpi", "include") for file in (repository / folder).rglob("*.[ch]pp")]
+    sources += (repository / "python").rglob("*.py")
     text = "\n".join(file.read_text(encoding="utf-8") for file in sources)
-    literals = re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'"\s*\n\s*"', "", text))
+    literals = re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'"\s*\n\s*f?"', "", text))
     return [" ".join(re.sub(r"\\.", " ", literal).split()) for literal in literals]
 
 
