@@ -32,8 +32,8 @@
 ///   With names, ranks make their calls in any order. A name has 1 to 65,536 bytes and does not begin with "kolo.".
 /// - **Threads.** All functions may be called from any threads at once. One handle, result, prepared call, arena or
 ///   group must not be released while another thread uses it, nor a context shut down while another thread uses it.
-///   A thread is not cancelled (`pthread_cancel`) inside a call: that ends the process. Where threads are cancelled,
-///   disable it around calls (`pthread_setcancelstate`); to give up a wait, use `kolo_wait` with seconds.
+///   Do not cancel a thread (`pthread_cancel`) that is inside a call: that ends the process. A program that cancels
+///   threads disables that around calls (`pthread_setcancelstate`). To give up a wait, use `kolo_wait` with seconds.
 /// - **Fork.** In a child that is forked while its parent has a context, every call on an inherited object fails
 ///   (`KOLO_UNSUPPORTED`), and releasing one does nothing to the job.
 /// - **ABI.** Functions, numbers and the layouts of structs never change; they only become more.
