@@ -210,8 +210,8 @@ class KOLO_API CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// `wait()`, then begins to save. Collective; returns when all ranks have copied what they write: about 1/size of
-  /// what all ranks have alike, and this rank's pieces. Throws `Error`: what `wait` throws (then nothing was begun),
+  /// `wait()`, then begins to save. Collective; returns when all ranks have compared what they must hold alike, by a
+  /// hash, and have copied what they write: about 1/size of that, and this rank's pieces. Throws `Error`: what `wait` throws (then nothing was begun),
   /// what `save_checkpoint` throws for bad lists, and out_of_memory if a rank has no memory for the copy.
   template <class Optimizer>
   void save(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,

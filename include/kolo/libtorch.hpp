@@ -93,7 +93,8 @@ inline void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int ro
 }
 
 /// Rank 0 writes the model, the optimizer and a number (the step or epoch reached) to a file, whole or not at all; the
-/// others wait until it has. Collective. Throws `Error` (io), on every rank, when rank 0 cannot.
+/// others wait until it has, which must be within `KOLO_TIMEOUT_S`. The file is a new one or replaces a regular one,
+/// never a link's target. Collective. Throws `Error` (io), on every rank, when rank 0 cannot.
 KOLO_API void save_checkpoint(const Group& group, const std::string& path, const torch::nn::Module& module,
                               const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
 inline void save_checkpoint(const std::string& path, const torch::nn::Module& module,

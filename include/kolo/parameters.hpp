@@ -111,15 +111,16 @@ KOLO_API std::string quoted_name(std::string_view name);
 KOLO_API void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries);
 
 namespace detail {
-/// Throws `Error` (unsupported) if `places` has any.
-KOLO_API void check_no_pieces(Span<const Parameter> places);
+/// Throws `Error` (unsupported) on every rank if `places` has any on one. Collective.
+KOLO_API void check_no_pieces(const Group& group, Span<const Parameter> places);
 /// Calls it for an optimizer that has `places()`; does nothing for another.
 template <class Optimizer>
-auto check_replicated(const Optimizer& optimizer, int) -> decltype(check_no_pieces(optimizer.places())) {
-  check_no_pieces(optimizer.places());
+auto check_replicated(const Group& group, const Optimizer& optimizer, int)
+    -> decltype(check_no_pieces(group, optimizer.places())) {
+  check_no_pieces(group, optimizer.places());
 }
 template <class Optimizer>
-void check_replicated(const Optimizer& /*optimizer*/, long) {}
+void check_replicated(const Group& /*group*/, const Optimizer& /*optimizer*/, long) {}
 }  // namespace detail
 
 /// Copies rank `root`'s optimizer state to every rank: hyperparameters, step counts, momenta. Use it in a run that goes
@@ -129,7 +130,7 @@ void check_replicated(const Optimizer& /*optimizer*/, long) {}
 /// an optimizer whose state lies in pieces, one on each rank: a `ShardedOptimizer`, or one that compresses gradients.
 template <class Optimizer>
 void broadcast_optimizer_state(const Group& group, Optimizer& optimizer, int root = 0) {
-  detail::check_replicated(optimizer, 0);
+  detail::check_replicated(group, optimizer, 0);
   detail::broadcast_list(group, "broadcast_optimizer_state", detail::begin_load(optimizer, 0), root);
   if (rank(group) != root) detail::end_load(optimizer, 0);
 }

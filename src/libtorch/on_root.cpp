@@ -14,6 +14,8 @@ std::string on_root(const Group& group, std::string_view caller, int root, Error
   if (rank(group) == root) {
     try {
       outcome = 'y' + body();
+    } catch (const Error& error) {
+      outcome = 'n' + error.status().message();
     } catch (const std::bad_alloc& error) {
       outcome = std::string("m") + error.what();
     } catch (const std::exception& error) {

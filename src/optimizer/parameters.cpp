@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,13 +62,16 @@ void detail::broadcast_list(const Group& group, const std::string& caller, Span<
   broadcast_all(group, caller, tensors, root);
 }
 
-void detail::check_no_pieces(Span<const Parameter> places) {
-  if (places.empty()) return;
+void detail::check_no_pieces(const Group& group, Span<const Parameter> places) {
+  std::uint64_t most = places.size();  // a rank may have none of few elements
+  AllreduceOptions options;
+  options.op = ReduceOp::max;
+  allreduce(group, "broadcast_optimizer_state (pieces)", view(&most, 1), options);
+  if (most == 0) return;
   throw Error(
       ErrorCode::unsupported,
-      "broadcast_optimizer_state: the state of " + quoted_name(places[0].name) +
-          " lies in pieces, of which each rank has its own; save_checkpoint and load_checkpoint take such a state "
-          "from one run to another");
+      "broadcast_optimizer_state: the state lies in pieces, of which each rank has its own; save_checkpoint and "
+      "load_checkpoint take such a state from one run to another");
 }
 
 double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {

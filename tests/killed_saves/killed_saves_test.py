@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills jobs that save checkpoints, at random moments, and loads what is there afterwards.
 
-usage: killed_saves_test.py JOB [--kills N] [--seed N] [--folder DIR]
+usage: killed_saves_test.py JOB [--kills N] [--stops N] [--seed N] [--folder DIR]
 
 Each job has 1 to 4 ranks, loads what the one before has left (tests/killed_saves/saving_job.cpp checks that it is one
 whole state), and saves until it is killed: all ranks at once, or one rank, whose death ends the others. What was
 loaded must not be older than the last save that had returned. In the end nothing lies beside the checkpoint.
+
+Then jobs in which a rank is stopped amid a save: the others end with KOLO_TIMEOUT_S, however long a save may take.
 """
 
 import argparse
@@ -23,10 +25,11 @@ import time
 class Job:
     """A job, and the pipe in which all of its processes write: it ends when the last of them has."""
 
-    def __init__(self, command, path, ranks, *more):
+    def __init__(self, command, path, ranks, *more, environment=None):
         self.read_end, write_end = os.pipe()
         self.process = subprocess.Popen([command, path, str(ranks), str(write_end), *more], pass_fds=[write_end],
-                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+                                        env=environment)
         os.close(write_end)
         self.ranks, self.loaded, self.saved, self.rest, self.ended = [], None, None, b"", False
 
@@ -59,10 +62,36 @@ class Job:
         return errors
 
 
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def stop_a_rank(command, path, generator):
+    """Stops one of two ranks while it writes, and waits for the end of the other. Returns what the job said."""
+    job = Job(command, path, 2, environment={**os.environ, "KOLO_TIMEOUT_S": "10"})
+    while not job.ended and (job.loaded is None or len(job.ranks) < 2):
+        job.read()
+    folder = os.path.dirname(path)
+    while not any(name.startswith(".kolo-saving-") for name in os.listdir(folder)):
+        job.read(time.monotonic())
+    stopped = generator.choice(job.ranks)
+    os.kill(stopped, signal.SIGSTOP)
+    for rank in job.ranks:
+        while rank != stopped and is_running(rank):
+            job.read(time.monotonic() + 0.1)
+    os.kill(stopped, signal.SIGKILL)
+    return job.finish()
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "))
     parser.add_argument("job")
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--stops", type=int, default=1)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--folder", help="for the checkpoints; removed afterwards if it is not given")
     arguments = parser.parse_args()
@@ -113,6 +142,11 @@ def main():
           f"{job.saved} steps were saved")
     if arguments.kills >= 20 and within == 0:
         sys.exit("no kill hit a save")
+    for _ in range(arguments.stops):
+        errors = stop_a_rank(arguments.job, path, generator)
+        if "has not completed within" not in errors:
+            sys.exit(f"a rank was stopped amid a save, and the other did not end by its deadline:\n{errors}")
+    print(f"{arguments.stops} ranks stopped amid a save")
     temporary.cleanup()
 
 

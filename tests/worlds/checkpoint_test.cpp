@@ -646,6 +646,19 @@ TEST_F(CheckpointTest, ANumberOfEachParameterIsSavedByAnyKindOfOptimizer) {
   }
 }
 
+// It gave each rank the piece of rank 0's.
+TEST_F(CheckpointTest, AStateInPiecesIsNotBroadcast) {
+  run(2, [] {
+    std::vector<float> value(1), gradient(1);  // rank 1 has none of it
+    const std::vector<Parameter> list{{"w", kolo::view(value), kolo::view(gradient)}};
+    kolo::ShardedOptimizer optimizer(list, adamw);
+    EXPECT_EQ(
+        sentence_of(ErrorCode::unsupported, [&] { kolo::broadcast_optimizer_state(optimizer); }),
+        "broadcast_optimizer_state: the state lies in pieces, of which each rank has its own; save_checkpoint and "
+        "load_checkpoint take such a state from one run to another");
+  });
+}
+
 TEST_F(CheckpointTest, OnlyRegularFilesAreRead) {
   EXPECT_EQ(error_of_a_save(path()), "");
   run(2, [&] {
