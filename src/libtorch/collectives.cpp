@@ -32,7 +32,7 @@ void in_place(const Group& group, const std::string& caller, const at::Tensor& t
   check_not_followed(caller, tensor);
   dtype_of(caller + ": the tensor", tensor);
   const at::NoGradGuard no_grad;
-  const at::Tensor memory = tensor.detach().contiguous();
+  const at::Tensor memory = plain(tensor);
   run(group, std::nullopt, make(memory_view(caller + ": the tensor", memory)));
   if (memory.data_ptr() != tensor.data_ptr()) {
     tensor.detach().copy_(memory);
@@ -59,7 +59,7 @@ at::Tensor into_new(const Group& group, const std::string& caller, const at::Ten
   check_not_followed(caller, in);
   dtype_of(caller + ": the tensor", in);
   const at::NoGradGuard no_grad;
-  const at::Tensor memory = in.detach().contiguous();
+  const at::Tensor memory = plain(in);
   const TensorView view = memory_view(caller + ": the tensor", memory);
   if (in.is_cpu()) {
     CallResult result;

@@ -179,7 +179,8 @@ void Gradients::bind_anywhere(std::size_t index) {
   if (current.layout() != at::kStrided) {
     unsupported("the gradient of " + quoted_name(slot.name) + " is sparse, which is not supported");
   }
-  if (current.strides() != slot.parameter.strides()) {  // pieces of both must be the same elements
+  // Pieces of both must be the same elements, and memory must have the values.
+  if (current.strides() != slot.parameter.strides() || current.is_conj() || current.is_neg()) {
     const at::NoGradGuard no_grad;
     current = at::empty_like(slot.parameter).copy_(current);
   }

@@ -98,12 +98,20 @@ TensorView memory_view(std::string_view what, const at::Tensor& tensor) {
                                                  list(tensor.sizes()) + ", strides " + list(tensor.strides()) +
                                                  "); contiguous() makes one without");
   }
+  if (tensor.is_conj() || tensor.is_neg()) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(what) + " is the " + (tensor.is_conj() ? "conjugate" : "negative") +
+                    " of what its memory has; " + (tensor.is_conj() ? "resolve_conj()" : "resolve_neg()") +
+                    " makes one that is not");
+  }
   const Shape shape(extents_in_memory(tensor));
   if (!tensor.is_cpu()) {
     return device_view(what, tensor, dtype, shape);
   }
   return {tensor.data_ptr(), dtype, shape};
 }
+
+at::Tensor plain(const at::Tensor& tensor) { return tensor.detach().resolve_conj().resolve_neg().contiguous(); }
 
 void mark_changed(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); }
 

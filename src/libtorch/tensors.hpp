@@ -29,5 +29,7 @@ TensorView memory_view(std::string_view what, const at::Tensor& tensor);
 /// Tells autograd that the tensor's memory was written to behind its back: a backward pass that has saved it complains
 /// instead of computing with other numbers.
 void mark_changed(const at::Tensor& tensor);
+/// The tensor, or where its memory is not contiguous or not its values, a copy that is both.
+at::Tensor plain(const at::Tensor& tensor);
 
 }  // namespace kolo::libtorch

@@ -571,6 +571,20 @@ TEST(Backward, TypesLayoutsAndForeignGradients) {
 }
 
 // So many that they are zeroed and copied past the cache; of odd sizes, and one that is not laid out row by row.
+TEST(Backward, AGradientThatIsTheConjugateOfItsMemory) {
+  on_ranks(2, [] {
+    const torch::Tensor parameter = torch::zeros({2}, torch::kComplexDouble).set_requires_grad(true);
+    torch::optim::SGD sgd({parameter}, 1);
+    kt::DistributedOptimizer optimizer(sgd, kt::NamedTensors{{"w", parameter}});
+    const torch::Tensor input = torch::full({2}, c10::complex<double>(1, 1 + kolo::rank()), torch::kComplexDouble);
+    torch::real(parameter.conj() * input).sum().backward();
+    EXPECT_TRUE(optimizer.step());
+    const double mean = (kolo::size() + 1) / 2.0;
+    EXPECT_TRUE(
+        torch::equal(parameter.detach(), torch::full({2}, c10::complex<double>(-1, -mean), torch::kComplexDouble)));
+  });
+}
+
 TEST(Backward, ManyGradients) {
   on_ranks(2, [] {
     const std::vector<torch::Tensor> sources{numbers({3001, 2999}, 1, torch::kFloat), numbers({17}, 2, torch::kFloat),
@@ -831,6 +845,24 @@ TEST(Tensors, Collectives) {
     EXPECT_EQ(rows.size(0), size * (size - 1) / 2);
     EXPECT_EQ(rows.size(0) == 0 ? 0 : rows[0][0].item<std::int64_t>(), size > 1 ? 1 : 0);
     EXPECT_TRUE(kt::allgather(torch::ones({1}, torch::kComplexDouble)).is_complex());
+
+    // What stands for the conjugate, or the negative, of its memory.
+    const torch::Tensor complex = torch::complex(torch::full({2}, 1.0 + rank), torch::full({2}, 3.0));
+    const torch::Tensor conjugate = complex.conj(), negative = torch::imag(conjugate.slice(0, 0, 1));
+    ASSERT_TRUE(conjugate.is_conj() && negative.is_neg());
+    EXPECT_TRUE(torch::equal(torch::imag(kt::allgather(conjugate).resolve_conj()), torch::full({2 * size}, -3.0F)));
+    EXPECT_TRUE(torch::equal(kt::allgather(negative), torch::full({size}, -3.0F)));
+    EXPECT_EQ(error_of([&] { (void)kt::view(negative); }),
+              "invalid_argument: view: the tensor is the negative of what its memory has; resolve_neg() makes one that "
+              "is not");
+    EXPECT_EQ(
+        error_of([&] { (void)kt::view(conjugate); }),
+        "invalid_argument: view: the tensor is the conjugate of what its memory has; resolve_conj() makes one that "
+        "is not");
+    kolo::AllreduceOptions largest;
+    largest.op = kolo::ReduceOp::max;
+    kt::allreduce(negative.fill_(rank), largest);
+    EXPECT_TRUE(torch::equal(negative, torch::full({1}, static_cast<float>(size - 1))));
 
     // Row r goes to rank r, who gets everybody's number; and gets the sum of everybody's row.
     const torch::Tensor numbered = torch::full({size, 2}, rank);
