@@ -48,18 +48,23 @@ struct JobReport {
   /// "unclear"; docs/looking.md says what they mean.
   std::string verdict;
   std::vector<int> suspects;           ///< ranks that caused it, ascending; empty: none, or nobody knows
-  std::vector<std::string> tensors;    ///< names of what was in flight
+  std::vector<std::string> tensors;    ///< names of what was in flight, as the program gave them
   std::vector<std::string> sentences;  ///< the same for a person
   std::vector<RankReport> ranks;
 };
 
 /// Reads the recorders of a job (`KOLO_RECORDER`), also while it runs. `directory` is the job's, or one of jobs, whose
-/// newest is taken; empty: where jobs of this user record by default. Any thread, and any process: no context is
-/// needed. Throws Error (invalid_argument): there is no recorder.
+/// newest that can be read is taken; empty: where jobs of this user record. Only regular files are read, and only those
+/// of this user, or of the owner of the directory that was given. Any thread, and any process: no context is needed.
+/// Throws Error (invalid_argument): there is no recorder, or the default directory belongs to another user.
 [[nodiscard]] KOLO_API JobReport explain_job(const std::string& directory = {});
 
 /// As an object of JSON: the members' names. What `kolo-why --json` prints.
 [[nodiscard]] KOLO_API std::string to_json(const JobReport& report);
+
+/// For a person, as lines: what `kolo-why` prints, and with a line for each rank, as `kolo-why --ranks` does. Whatever
+/// stands in the recorders, no line holds control characters.
+[[nodiscard]] KOLO_API std::string to_text(const JobReport& report, bool with_ranks = false);
 
 /// Writes the collectives in a job's recorders as PyTorch's flight recorder does, for `torchfrtrace`: a file
 /// `kolo_rank_<r>` for each rank into the folder `to`, which is made if need be. `directory` as of `explain_job`; it

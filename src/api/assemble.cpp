@@ -142,6 +142,7 @@ std::shared_ptr<recorder::Recorder> make_recorder(const engine::EngineParts& par
     for (const int rank : topology.nodes[node]) identity.nodes[static_cast<std::size_t>(rank)] = static_cast<int>(node);
   }
   try {
+    if (!setting.empty()) recorder::make_parents(directory);
     const std::string file = recorder::file_for(directory, job, topology.rank);  // refuses others' directories
     if (topology.is_leader()) recorder::remove_old(directory);
     return std::make_shared<recorder::Recorder>(file, identity);

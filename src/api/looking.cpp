@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <iomanip>
 #include <memory>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -16,15 +14,13 @@
 #include "api/context_impl.hpp"
 #include "base/clock.hpp"
 #include "base/fields.hpp"
-#include "base/quote.hpp"
 #include "base/settings.hpp"
 #include "base/text.hpp"
 #include "base/write_file.hpp"
-#include "recorder/directory.hpp"
 #include "recorder/process.hpp"
 #include "timeline/timeline.hpp"
+#include "why/explain.hpp"
 #include "why/flight_record.hpp"
-#include "why/why.hpp"
 
 namespace kolo {
 
@@ -100,81 +96,19 @@ void start_timeline(Context& context, const std::string& path) {
 
 void stop_timeline(Context& context) { context.impl().set_timeline(nullptr); }
 
-namespace {
-
-/// The directory of the job that is meant.
-std::string job_in(std::string directory) {
-  const base::Lookup environment = base::process_environment();
-  const std::string setting = environment("KOLO_RECORDER").value_or(std::string());
-  if (directory.empty()) directory = recorder::directory_of(recorder::is_off(setting) ? "" : setting, environment);
-  if (!recorder::files_of(directory).empty()) return directory;
-  const std::vector<std::string> jobs = recorder::jobs_in(directory);
-  if (jobs.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                "there is no recorder in " + base::quoted(directory) +
-                    ": give the directory of a job or of jobs (KOLO_RECORDER). Jobs that ended in order leave none");
-  }
-  return jobs.front();
-}
-
-std::vector<why::Observed> observe(const std::string& job) {
-  std::vector<why::Observed> observed = why::read_job(job);
-  if (observed.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                "the files in " + base::quoted(job) + " are no recorders of this release of Kolo");
-  }
-  return observed;
-}
-
-}  // namespace
-
 void write_flight_records(const std::string& to, const std::string& directory) {
-  const std::vector<why::FlightRecord> records = why::flight_records(observe(job_in(directory)));
+  const why::Job job = why::find_job(directory, base::process_environment());
   std::error_code error;
   std::filesystem::create_directories(to, error);  // if not, the first file says why
-  for (const why::FlightRecord& record : records)
+  for (const why::FlightRecord& record : why::flight_records(job.observed))
     base::write_file(to + "/kolo_rank_" + std::to_string(record.rank), record.pickle);
 }
 
-std::string to_json(const JobReport& report) {
-  std::string suspects;
-  for (const int rank : report.suspects) suspects += (suspects.empty() ? "" : ", ") + std::to_string(rank);
-  const auto list = [](const std::vector<std::string>& texts) {
-    std::string json;
-    for (const std::string& text : texts) json += (json.empty() ? "" : ", ") + base::quoted_json(text);
-    return "[" + json + "]";
-  };
-  std::string ranks;
-  for (const RankReport& rank : report.ranks) {
-    base::Text seconds;
-    seconds << std::fixed << std::setprecision(9) << rank.last_s;
-    ranks += (ranks.empty() ? "" : ", ") + ("{\"rank\": " + std::to_string(rank.rank)) +
-             ", \"host\": " + base::quoted_json(rank.host) + ", \"pid\": " + std::to_string(rank.pid) +
-             ", \"state\": " + base::quoted_json(rank.state) + ", \"last\": " + base::quoted_json(rank.last) +
-             ", \"last_s\": " + seconds.str() + ", \"batches\": " + std::to_string(rank.batches) +
-             ", \"awaited_batches\": " + std::to_string(rank.awaited_batches) + "}";
-  }
-  return "{\"directory\": " + base::quoted_json(report.directory) +
-         ", \"verdict\": " + base::quoted_json(report.verdict) + ", \"suspects\": [" + suspects +
-         "], \"tensors\": " + list(report.tensors) + ", \"sentences\": " + list(report.sentences) + ", \"ranks\": [" +
-         ranks + "]}";
-}
+std::string to_json(const JobReport& report) { return why::json_of(report); }
+std::string to_text(const JobReport& report, bool with_ranks) { return why::text_of(report, with_ranks); }
 
 JobReport explain_job(const std::string& directory) {
-  JobReport report;
-  report.directory = job_in(directory);
-  const std::vector<why::Observed> observed = observe(report.directory);
-  const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(base::now().time_since_epoch());
-  why::Judgement judgement = why::judge(observed, static_cast<std::uint64_t>(now.count()));
-  report.verdict = why::to_string(judgement.verdict);
-  report.suspects = std::move(judgement.suspects);
-  report.tensors = std::move(judgement.tensors);
-  report.sentences = std::move(judgement.sentences);
-  for (why::RankLine& line : judgement.ranks) {
-    report.ranks.push_back({line.rank, std::move(line.host), line.pid, std::move(line.state), std::move(line.last),
-                            line.last_at, line.batches, line.awaited});
-  }
-  return report;
+  return why::explain(why::find_job(directory, base::process_environment()));
 }
 
 }  // namespace kolo

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include <kolo/error.hpp>
 
@@ -66,6 +67,27 @@ ssize_t read_up_to(int fd, void* to, std::size_t bytes) noexcept {
   return static_cast<ssize_t>(done);
 }
 
+struct FoundFile {
+  UniqueFd fd;
+  std::size_t bytes = 0;
+};
+
+std::optional<FoundFile> open_found(const std::string& path, uid_t owner) {
+  UniqueFd file(open_at(path, O_RDONLY | O_NOFOLLOW));
+  struct stat about {};
+  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != owner)
+    return std::nullopt;
+  return FoundFile{std::move(file), static_cast<std::size_t>(about.st_size)};
+}
+
+std::optional<std::vector<std::byte>> read_beginning(const FoundFile& file, std::size_t bytes) {
+  std::vector<std::byte> content(bytes);
+  const ssize_t got = read_up_to(file.fd.get(), content.data(), content.size());
+  if (got < 0) return std::nullopt;
+  content.resize(static_cast<std::size_t>(got));
+  return content;
+}
+
 /// While it lives, a write beyond the limit of a file's size gives this thread an error and no signal.
 class NoSizeSignal {
  public:
@@ -96,17 +118,15 @@ class NoSizeSignal {
 }  // namespace
 
 std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit, uid_t owner) {
-  const UniqueFd file(open_at(path, O_RDONLY | O_NOFOLLOW));
-  struct stat about {};
-  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != owner)
-    return std::nullopt;
-  const auto size = static_cast<std::size_t>(about.st_size);
-  if (size > limit) return std::nullopt;
-  std::vector<std::byte> content(size);
-  const ssize_t got = read_up_to(file.get(), content.data(), content.size());
-  if (got < 0) return std::nullopt;
-  content.resize(static_cast<std::size_t>(got));
-  return content;
+  const std::optional<FoundFile> file = open_found(path, owner);
+  if (!file || file->bytes > limit) return std::nullopt;
+  return read_beginning(*file, file->bytes);
+}
+
+std::optional<std::vector<std::byte>> read_found_beginning(const std::string& path, std::size_t bytes, uid_t owner) {
+  const std::optional<FoundFile> file = open_found(path, owner);
+  if (!file) return std::nullopt;
+  return read_beginning(*file, std::min(bytes, file->bytes));
 }
 
 std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit) {
@@ -150,7 +170,7 @@ UniqueFd open_to_write(const std::string& path, Start start) {
 }
 
 UniqueFd create_file(const std::string& path, mode_t mode) {
-  UniqueFd file(open_at(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
+  UniqueFd file(open_at(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
   if (!file) fail(path, "open", errno);
   return file;
 }
@@ -210,6 +230,13 @@ int write_all(int fd, std::string_view content) noexcept {
     content.remove_prefix(static_cast<std::size_t>(written));
   }
   return 0;
+}
+
+int reserve(int fd, std::size_t bytes) noexcept {
+  const NoSizeSignal guard;
+  int error = EINTR;
+  while (error == EINTR) error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  return error;
 }
 
 }  // namespace kolo::base

@@ -37,6 +37,10 @@ namespace kolo::base {
 /// The same, of this process's effective user.
 [[nodiscard]] std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit);
 
+/// The same of its first `bytes` bytes, however long the file is; fewer where it ends before.
+[[nodiscard]] std::optional<std::vector<std::byte>> read_found_beginning(const std::string& path, std::size_t bytes,
+                                                                         uid_t owner);
+
 /// A file that the user has named, open to be read.
 struct NamedFile {
   UniqueFd fd;
@@ -51,7 +55,8 @@ enum class Start { empty, append };
 /// A file that the user has named, open to be written: made with mode 0666 less the umask, or one that is there, which
 /// is emptied (`empty`) or goes on (`append`). Writes go to its end. Throws Error (io).
 [[nodiscard]] UniqueFd open_to_write(const std::string& path, Start start);
-/// A new file. Throws Error (io), also where something has that name, be it a link that leads nowhere.
+/// A new file, open to be read, too, as a mapping needs it. Throws Error (io), also where something has that name, be
+/// it a link that leads nowhere.
 [[nodiscard]] UniqueFd create_file(const std::string& path, mode_t mode = 0666);
 /// New content for a file. Other processes see the old content or the new one. It is written under a name of its own
 /// beside `path` (`<path>.<process>.<number>.new`), which is gone if this ends without `commit`. All throw Error (io).
@@ -78,5 +83,7 @@ void sync_folder(const std::string& path);
 /// Writes all of it. 0, or the error's number; then some of it may be written. Where the file would become longer than
 /// the process's limit (ulimit -f), the error is EFBIG, and no SIGXFSZ ends the process.
 [[nodiscard]] int write_all(int fd, std::string_view content) noexcept;
+/// Makes the file so long, and takes the space for it on its disk. 0, or the error's number, EFBIG likewise.
+[[nodiscard]] int reserve(int fd, std::size_t bytes) noexcept;
 
 }  // namespace kolo::base

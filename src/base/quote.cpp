@@ -32,6 +32,15 @@ std::size_t character_at(std::string_view text, std::size_t at) noexcept {
   return length;
 }
 
+/// Whether a separator of lines, or a character that turns the direction of writing, is there (U+2028 to U+202E, U+2066
+/// to U+2069): a person would read other text than there is.
+bool misleads_at(std::string_view text, std::size_t at) noexcept {
+  if (byte_at(text, at) != 0xe2U) return false;
+  const unsigned second = byte_at(text, at + 1);
+  const unsigned third = byte_at(text, at + 2);
+  return (second == 0x80U && third >= 0xa8U && third <= 0xaeU) || (second == 0x81U && third >= 0xa6U && third <= 0xa9U);
+}
+
 std::string escape(unsigned byte) {
   constexpr std::string_view kSpecial = "\n\t\r\"\\", kLetters = "ntr\"\\";
   if (const std::size_t at = kSpecial.find(static_cast<char>(byte)); at != std::string_view::npos) {
@@ -42,13 +51,14 @@ std::string escape(unsigned byte) {
   return text.data();
 }
 
-/// The first `end` bytes, escaped.
-std::string escape_beginning(std::string_view name, std::size_t end) {
+/// The first `end` bytes, escaped, and quotes and backslashes, too, unless they are `kept`.
+std::string escape_beginning(std::string_view name, std::size_t end, std::string_view kept = {}) {
   std::string text;
   for (std::size_t at = 0; at < end;) {
     const unsigned byte = byte_at(name, at);
-    const bool is_plain = byte >= 0x20U && byte < 0x7fU && byte != '"' && byte != '\\';
-    const std::size_t length = is_plain ? 1 : character_at(name, at);
+    const bool is_kept = kept.find(static_cast<char>(byte)) != std::string_view::npos;
+    const bool is_plain = byte >= 0x20U && byte < 0x7fU && (is_kept || (byte != '"' && byte != '\\'));
+    const std::size_t length = is_plain ? 1 : misleads_at(name, at) ? 0 : character_at(name, at);
     text += length > 0 ? std::string(name.substr(at, length)) : escape(byte);
     at += length > 0 ? length : 1;
   }
@@ -80,6 +90,8 @@ std::string escaped(std::string_view text) {
   return is_cut(text) ? escape_beginning(text, kShown) + "... (" + bytes_of(text) + ")"
                       : escape_beginning(text, text.size());
 }
+
+std::string on_one_line(std::string_view text) { return escape_beginning(text, text.size(), "\"\\"); }
 
 std::string quoted_json(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";

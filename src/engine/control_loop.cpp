@@ -141,7 +141,7 @@ void ControlLoop::ask_for_set(OperationPtr&& operation, base::Time now) {
   Entry& entry = *operation->entry;
   const core::Signature& signature = *operation->signature;
   engine_.sets.entries.add_for_once(entry, engine_.participant.ask_for_set(signature.ranks, signature.names.front()));
-  engine_.recorder->text(entry.hash, control::group_of(signature.names.front(), ascending(signature.ranks)));
+  engine_.recorder->list(entry.hash, control::group_of(signature.names.front(), ascending(signature.ranks)));
   engine_.recorder->record(recorder::Kind::submitted, entry.set, entry.hash, 1, 0,
                            static_cast<std::uint8_t>(signature.kind));
   entry.operation = std::move(operation);

@@ -59,7 +59,21 @@ void make_private(const std::string& path) {
 std::optional<int> rank_of(const fs::path& file) {
   const std::string name = file.filename().string();
   if (name.compare(0, kFilePrefix.size(), kFilePrefix) != 0) return std::nullopt;
-  return base::parse_number<int>(std::string_view(name).substr(kFilePrefix.size()));
+  const std::optional<int> rank = base::parse_number<int>(std::string_view(name).substr(kFilePrefix.size()));
+  // One name a rank: no "rank.007".
+  if (!rank || *rank < 0 || name.size() != kFilePrefix.size() + std::to_string(*rank).size()) return std::nullopt;
+  return rank;
+}
+
+/// Names in a directory, at most kMostEntries.
+std::vector<fs::path> entries_of(const std::string& directory) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end && entries.size() < kMostEntries;
+       at.increment(error)) {
+    entries.push_back(at->path());
+  }
+  return entries;
 }
 
 }  // namespace
@@ -69,11 +83,12 @@ bool is_off(const std::string& setting) { return base::in_lower_case(setting) ==
 std::string directory_of(const std::string& setting, const base::Lookup& environment) {
   if (!setting.empty()) return setting;
   const auto value = [&](const char* name) { return environment(name).value_or(std::string()); };
-  std::error_code error;
-  if (const std::string runtime = value("XDG_RUNTIME_DIR"); !runtime.empty() && fs::is_directory(runtime, error))
+  // Another user's is the caller's of sudo.
+  if (const std::string runtime = value("XDG_RUNTIME_DIR"); !runtime.empty() && owner_of(runtime, true) == ::geteuid())
     return runtime + "/kolo";
   const std::string temporary = value("TMPDIR");
-  return (temporary.empty() ? "/tmp" : temporary) + "/kolo-" + std::to_string(::geteuid());
+  const bool has_temporary = !temporary.empty() && owner_of(temporary, true).has_value();
+  return (has_temporary ? temporary : "/tmp") + "/kolo-" + std::to_string(::geteuid());
 }
 
 std::string new_job() {
@@ -90,35 +105,41 @@ bool is_job(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_plain);
 }
 
+void make_parents(const std::string& directory) {
+  std::error_code error;
+  const fs::path parent = fs::path(directory).parent_path();
+  if (!parent.empty()) fs::create_directories(parent, error);
+}
+
 std::string file_for(const std::string& directory, const std::string& job, int rank) {
   if (!is_job(job)) throw Error(ErrorCode::transport, "rank 0 has sent no name for the job's recorders");
-  std::error_code error;
-  const std::string parent = fs::path(directory).parent_path().string();
-  if (!parent.empty()) fs::create_directories(parent, error);
   make_private(directory);
   make_private(directory + "/" + job);
   return directory + "/" + job + "/" + std::string(kFilePrefix) + std::to_string(rank);
 }
 
-std::vector<std::string> files_of(const std::string& job_directory) {
-  std::vector<std::pair<int, std::string>> files;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(job_directory, error)) {
-    if (const std::optional<int> rank = rank_of(entry.path())) files.emplace_back(*rank, entry.path().string());
-  }
-  std::sort(files.begin(), files.end());
-  std::vector<std::string> paths;
-  paths.reserve(files.size());
-  for (auto& [rank, path] : files) paths.push_back(std::move(path));
-  return paths;
+std::optional<uid_t> owner_of(const std::string& directory, bool follow) {
+  struct stat about {};
+  if ((follow ? ::stat(directory.c_str(), &about) : ::lstat(directory.c_str(), &about)) != 0) return std::nullopt;
+  if (!S_ISDIR(about.st_mode)) return std::nullopt;
+  return about.st_uid;
 }
 
-std::vector<std::string> jobs_in(const std::string& directory) {
+std::vector<RankFile> files_of(const std::string& job_directory) {
+  std::vector<RankFile> files;
+  for (const fs::path& entry : entries_of(job_directory)) {
+    if (const std::optional<int> rank = rank_of(entry)) files.push_back({*rank, entry.string()});
+  }
+  std::sort(files.begin(), files.end(), [](const RankFile& a, const RankFile& b) { return a.rank < b.rank; });
+  return files;
+}
+
+std::vector<std::string> jobs_in(const std::string& directory, uid_t owner) {
   std::vector<std::pair<fs::file_time_type, std::string>> jobs;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    if (entry.is_symlink(error) || !entry.is_directory(error) || files_of(entry.path().string()).empty()) continue;
-    jobs.emplace_back(fs::last_write_time(entry.path(), error), entry.path().string());
+  for (const fs::path& entry : entries_of(directory)) {
+    if (owner_of(entry.string(), false) != owner || files_of(entry.string()).empty()) continue;
+    std::error_code error;
+    jobs.emplace_back(fs::last_write_time(entry, error), entry.string());
   }
   std::sort(jobs.begin(), jobs.end(), std::greater<>());
   std::vector<std::string> paths;
@@ -129,14 +150,11 @@ std::vector<std::string> jobs_in(const std::string& directory) {
 
 void remove_old(const std::string& directory) noexcept {
   try {
-    const std::vector<std::string> jobs = jobs_in(directory);
-    if (jobs.size() < kJobsKept) return;
-    const std::string boot = boot_id();
+    const std::vector<std::string> jobs = jobs_in(directory, ::geteuid());
     for (std::size_t i = kJobsKept - 1; i < jobs.size(); ++i) {
-      const std::vector<std::string> files = files_of(jobs[i]);
-      if (!std::all_of(files.begin(), files.end(), [&](const std::string& file) { return is_over(file, boot); }))
-        continue;
-      for (const std::string& file : files) ::unlink(file.c_str());
+      const std::vector<RankFile> files = files_of(jobs[i]);
+      if (!std::all_of(files.begin(), files.end(), [](const RankFile& file) { return is_over(file.path); })) continue;
+      for (const RankFile& file : files) ::unlink(file.path.c_str());
       ::rmdir(jobs[i].c_str());
     }
   } catch (const std::exception&) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file in which a rank records what it does: version 1. It is mapped memory that the rank writes with plain stores,
-// so it is complete at every moment, whatever ends the process. A reader maps the same file, also while the rank runs.
+// The file in which a rank records what it does: version 2. It is mapped memory that the rank writes with plain stores,
+// so it is complete at every moment, whatever ends the process. A reader takes two copies of it, one after the other,
+// also while the rank runs (reader.hpp), and maps nothing: another process may change the file, or cut it off.
 //
 //   Header            kHeaderBytes; what is constant, and a few words that change
 //   nodes             the node of each rank of the world: 4 bytes each
@@ -14,11 +15,12 @@
 //
 // Rings. Event number n lies at place n mod capacity. `head` is the number of the next event. The driver writes an
 // event and then raises `head`, so all events below `head` are whole, except those that are overwritten while they are
-// read: read `head` again afterwards, and drop events below head - capacity + 1. A caller raises `head` first, then
+// copied: those below head - capacity + 1 of a `head` that was copied afterwards. A caller raises `head` first, then
 // writes its event; the kind of an event that is being written is `none`.
 //
 // Texts. An event has the id of a text, which is its hash (base::hash_string). When there is no space for more texts,
-// events have ids without a text.
+// events have ids without a text. The text of a group's members is a list of ranks, in which a run of three or more is
+// "first-last" or "first-last/step": "0 2 5-9 16-1016/8".
 //
 // Nothing of a tensor's contents is recorded: names, sizes, times and sentences only.
 #pragma once
@@ -31,8 +33,14 @@
 namespace kolo::recorder {
 
 inline constexpr std::array<char, 8> kMagic{'K', 'O', 'L', 'O', 'R', 'E', 'C', '\n'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kHeaderBytes = 4096;
+// No file has more than this.
+inline constexpr std::int32_t kMostRanks = 1 << 16;
+inline constexpr std::uint64_t kSetRows = 256;
+inline constexpr std::uint64_t kTextBytes = 128 << 10;
+inline constexpr std::uint64_t kDriverEvents = 8192;
+inline constexpr std::uint64_t kCallersEvents = 1024;
 inline constexpr std::size_t kTextHead = 16;  ///< bytes before each text: its id and its length
 
 /// What happened. A new kind is added at the end. "Name" is the id of a tensor's name, "number" that of a call without
@@ -107,7 +115,7 @@ static_assert(sizeof(Event) == 32 && std::atomic<std::uint64_t>::is_always_lock_
 struct SetRow {
   std::atomic<std::uint64_t> set;
   std::atomic<std::uint64_t> words;    ///< id of its text
-  std::atomic<std::uint64_t> members;  ///< id of the text of its ranks of the world, in its order: "0 2 5"
+  std::atomic<std::uint64_t> members;  ///< id of the text of its ranks of the world, in its order; 0: it is too long
   std::atomic<std::uint64_t> serial;   ///< its number among all groups of the world, from 1
 };
 
@@ -137,7 +145,8 @@ struct Header {
   std::uint64_t process_start = 0;  ///< field 22 of /proc/PID/stat: another process with this pid has another
   std::int64_t wall_ns = 0;         ///< CLOCK_REALTIME when CLOCK_MONOTONIC was
   std::int64_t monotonic_ns = 0;
-  std::array<char, 64> boot{};  ///< the system's boot: clocks of two files with the same boot are one clock
+  std::uint64_t pid_namespace = 0;  ///< in which `pid` is meant: the inode of /proc/self/ns/pid; 0: not known
+  std::array<char, 64> boot{};      ///< the system's boot: clocks of two files with the same boot are one clock
   std::array<char, 256> host{};
   std::array<char, 128> job{};
   std::array<char, 32> release{};  ///< of Kolo
@@ -151,5 +160,10 @@ struct Header {
   std::atomic<std::uint64_t> has_ended;  ///< 1: the rank writes nothing more
 };
 static_assert(sizeof(Header) <= kHeaderBytes);
+
+/// No file is longer. (Each part begins at a multiple of 64.)
+inline constexpr std::size_t kMostBytes = kHeaderBytes + kMostRanks * sizeof(std::int32_t) + kSetRows * sizeof(SetRow) +
+                                          kTextBytes + (kDriverEvents + kCallersEvents) * sizeof(Event) +
+                                          std::size_t{5} * 64;
 
 }  // namespace kolo::recorder

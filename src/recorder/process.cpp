@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recorder/process.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/text.hpp"
@@ -31,13 +34,29 @@ std::optional<Stat> stat_of(const std::string& pid) {
   return Stat{fields[0][0], base::parse_number<std::uint64_t>(fields[kStart]).value_or(0)};
 }
 
+/// 0 where /proc is that of another namespace: what it says of a process there is said of another one.
+std::uint64_t own_namespace() {
+  std::array<char, 32> self{};
+  const ssize_t length = ::readlink("/proc/self", self.data(), self.size());
+  if (length <= 0 || std::string_view(self.data(), static_cast<std::size_t>(length)) != std::to_string(::getpid())) {
+    return 0;
+  }
+  struct stat about {};
+  return ::stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;
+}
+
 }  // namespace
 
 Process Process::self() {
   Process process;
   process.pid = static_cast<std::uint64_t>(::getpid());
   if (const auto stat = stat_of("self")) process.start = stat->start;
+  process.pid_namespace = own_namespace();
   return process;
+}
+
+bool Process::is_in_sight(const std::string& its_boot) const {
+  return pid_namespace != 0 && pid_namespace == own_namespace() && its_boot == boot_id();
 }
 
 char Process::state() const {

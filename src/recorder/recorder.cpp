@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recorder/recorder.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,8 +11,12 @@
 #include <new>
 #include <utility>
 
+#include <kolo/error.hpp>
+
 #include "base/fence.hpp"
+#include "base/files.hpp"
 #include "base/hash.hpp"
+#include "base/quote.hpp"
 #include "base/round_up.hpp"
 #include "base/system_error.hpp"
 #include "base/unique_fd.hpp"
@@ -22,13 +25,11 @@
 namespace kolo::recorder {
 namespace {
 
-constexpr std::uint64_t kDriverEvents = 8192;
-constexpr std::uint64_t kCallersEvents = 1024;
-constexpr std::uint64_t kSetRows = 256;
-constexpr std::uint64_t kTextBytes = 128 << 10;
 constexpr std::uint64_t kNameBytes = kTextBytes - (16 << 10);  // the rest is for sentences alone
 /// Of a text that is kept.
 constexpr std::size_t kLongestText = 1000;
+/// Of one that lists ranks: no rank may be missing there.
+constexpr std::size_t kLongestList = 8 << 10;
 
 template <std::size_t kSize>
 void copy_text(std::array<char, kSize>& to, const std::string& from) {
@@ -39,6 +40,33 @@ Part take(std::uint64_t& end, std::uint64_t count, std::size_t bytes) {
   const Part part{end, count};
   end = base::round_up(end + count * bytes, std::uint64_t{64});
   return part;
+}
+
+/// How many of `ranks` from `begin` on ascend by the same step.
+std::size_t run_at(const std::vector<int>& ranks, std::size_t begin) noexcept {
+  if (begin + 1 == ranks.size()) return 1;
+  const int step = ranks[begin + 1] - ranks[begin];
+  std::size_t end = begin + 1;
+  while (step > 0 && end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
+  return end - begin;
+}
+
+/// As format.hpp says.
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    const std::size_t run = run_at(ranks, i);
+    text += (text.empty() ? "" : " ") + std::to_string(ranks[i]);
+    if (run < 3) {
+      ++i;
+      continue;
+    }
+    const int step = ranks[i + 1] - ranks[i];
+    i += run;
+    text += "-" + std::to_string(ranks[i - 1]);
+    if (step > 1) text += "/" + std::to_string(step);
+  }
+  return text;
 }
 
 std::int64_t ns_of(std::chrono::nanoseconds since) { return since.count(); }
@@ -52,16 +80,22 @@ Recorder::Recorder(std::string path, const Identity& identity) : path_(std::move
         kDriverEvents * sizeof(Event), kCallersEvents * sizeof(Event)}) {
     take(end, 1, bytes);
   }
-  const base::UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) base::throw_errno("open " + path_, errno);
+  if (identity.size > kMostRanks) {
+    throw Error(ErrorCode::transport, "a job of " + std::to_string(identity.size) + " ranks is not recorded; at most " +
+                                          std::to_string(kMostRanks) + " are");
+  }
+  // Read-only for later openers: a shell's ">" or a copy over it would cut off memory that is mapped here.
+  const base::UniqueFd file = base::create_file(path_, 0400);
   const auto give_up = [this](const char* what, int error) {
     ::unlink(path_.c_str());
-    base::throw_errno(what + (" " + path_), error);
+    throw Error(ErrorCode::transport,
+                base::escaped(path_) + ": " + what + ": " + base::errno_text(error) +
+                    (error == EFBIG ? "; the limit of a file's size is too low (ulimit -f)" : ""));
   };
   // All of it now: a disk that is full later must not end the process.
-  if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(end))) give_up("space for", error);
+  if (const int error = base::reserve(file.get(), end)) give_up("no space for the recorder", error);
   void* const memory = ::mmap(nullptr, end, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) give_up("mmap of", errno);
+  if (memory == MAP_FAILED) give_up("mmap", errno);
   lay_out(static_cast<std::byte*>(memory), end, identity);
 }
 
@@ -87,6 +121,7 @@ void Recorder::lay_out(std::byte* memory, std::size_t bytes, const Identity& ide
   const Process self = Process::self();
   header->pid = self.pid;
   header->process_start = self.start;
+  header->pid_namespace = self.pid_namespace;
   header->monotonic_ns = ns_of(base::Clock::now().time_since_epoch());
   header->wall_ns = ns_of(std::chrono::system_clock::now().time_since_epoch());
   copy_text(header->boot, boot_id());
@@ -111,19 +146,25 @@ std::uint64_t Recorder::text(std::string_view text) noexcept {
   return id;
 }
 
-void Recorder::text(std::uint64_t id, std::string_view text) noexcept { keep(id, text, kNameBytes); }
+void Recorder::text(std::uint64_t id, std::string_view text) noexcept {
+  keep(id, text.substr(0, kLongestText), kNameBytes);
+}
+
+void Recorder::list(std::uint64_t id, std::string_view text) noexcept {
+  if (text.size() > kLongestList) text = text.substr(0, text.rfind(' ', kLongestList));  // of a number, all digits
+  keep(id, text, kNameBytes);
+}
 
 void Recorder::sentence(std::string_view text) noexcept {
   if (!is_on()) return;
   const std::uint64_t id = base::hash_string(text);
-  keep(id, text, kTextBytes);
+  keep(id, text.substr(0, kLongestText), kTextBytes);
   record(Kind::sentence, 0, id);
 }
 
 void Recorder::keep(std::uint64_t id, std::string_view text, std::uint64_t limit) noexcept {
   if (!is_on()) return;
   try {
-    text = text.substr(0, kLongestText);
     const auto [known, is_new] = known_.try_emplace(id, text);
     if (!is_new) return;
     if (Sink* const sink = sink_.load(std::memory_order_acquire)) sink->name(id, text);
@@ -149,10 +190,11 @@ void Recorder::add_set(std::uint32_t set, std::uint64_t serial, std::string_view
   if (header_ == nullptr) return;
   for (SetRow* row = sets_; row != sets_ + kSetRows; ++row) {
     if (row->set.load(std::memory_order_relaxed) != 0) continue;
-    std::string ranks;
-    for (const int member : members) ranks += (ranks.empty() ? "" : " ") + std::to_string(member);
+    const std::string ranks = list_of(members);
+    const bool fits = ranks.size() <= kLongestList;
+    if (fits) list(base::hash_string(ranks), ranks);
     row->words.store(text(words), std::memory_order_relaxed);
-    row->members.store(text(ranks), std::memory_order_relaxed);
+    row->members.store(fits ? base::hash_string(ranks) : 0, std::memory_order_relaxed);
     row->serial.store(serial, std::memory_order_relaxed);
     row->set.store(set, std::memory_order_release);
     return;

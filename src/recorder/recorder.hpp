@@ -68,7 +68,7 @@ class Recorder {
  public:
   /// Records nothing.
   Recorder() = default;
-  /// Makes the file, and all of its space. Throws Error (transport).
+  /// Makes the file, and all of its space. Throws Error (transport, io).
   Recorder(std::string path, const Identity& identity);
   ~Recorder();
   Recorder(const Recorder&) = delete;
@@ -89,6 +89,8 @@ class Recorder {
   std::uint64_t text(std::string_view text) noexcept;
   /// The same for a text whose hash is known.
   void text(std::uint64_t id, std::string_view text) noexcept;
+  /// The same for one that lists ranks, which may be longer.
+  void list(std::uint64_t id, std::string_view text) noexcept;
   /// What was said of the event before. Other texts leave space for sentences.
   void sentence(std::string_view text) noexcept;
   void set_state(State state) noexcept {

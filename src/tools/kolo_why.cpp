@@ -36,8 +36,8 @@ constexpr const char* kHelp =
 
 usage: kolo-why [--json] [--ranks] [--fr-trace TO] [DIR]
 
-  DIR      the job's directory of recorders, or one of jobs, whose newest is taken; the default is where jobs of
-           this user record (KOLO_RECORDER)
+  DIR      the job's directory of recorders, or one of jobs, whose newest is taken; files of its owner are read. The
+           default is where jobs of this user record (KOLO_RECORDER)
   --ranks  a line for each rank, too
   --json   everything, for programs
   --fr-trace TO
@@ -66,19 +66,6 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-void print(const kolo::JobReport& report, bool ranks) {
-  std::cout << report.directory << ": " << report.verdict << "\n";
-  for (const std::string& sentence : report.sentences) std::cout << "- " << sentence << "\n";
-  if (!ranks) return;
-  for (const kolo::RankReport& rank : report.ranks) {
-    std::cout << "  rank " << rank.rank << " " << rank.state;
-    if (rank.pid != 0) std::cout << " (process " << rank.pid << " on " << rank.host << "); " << rank.last;
-    if (rank.batches != 0)
-      std::cout << "; the last to submit " << rank.awaited_batches << " of " << rank.batches << " batches";
-    std::cout << "\n";
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,9 +78,10 @@ int main(int argc, char** argv) {
     const kolo::JobReport report = kolo::explain_job(flags.directory);
     if (!flags.flight_records.empty()) kolo::write_flight_records(flags.flight_records, report.directory);
     if (flags.json) {
-      std::cout << nlohmann::ordered_json::parse(kolo::to_json(report)).dump(2) << "\n";
+      // In ASCII: a terminal obeys some characters of names.
+      std::cout << nlohmann::ordered_json::parse(kolo::to_json(report)).dump(2, ' ', true) << "\n";
     } else {
-      print(report, flags.ranks);
+      std::cout << kolo::to_text(report, flags.ranks);
     }
     return report.verdict == "healthy" ? 0 : 1;
   } catch (const BadFlags& error) {

@@ -189,7 +189,7 @@ class Reading {
 
 }  // namespace
 
-bool Facts::has_submitted(const Request& request, std::uint64_t since) const {
+bool Facts::has_submitted(const Request& request, bool may_be_forgotten) const {
   if (request.id == 0) {
     const auto called = calls.find(request.set);
     const auto fast = recording->last_fast.find(request.set);
@@ -198,7 +198,7 @@ bool Facts::has_submitted(const Request& request, std::uint64_t since) const {
   }
   const auto found = rounds.find({request.set, request.id});
   if (found != rounds.end()) return found->second >= request.round;
-  return !recording->is_whole && first > since;  // nobody knows: it may be forgotten
+  return !recording->is_whole && may_be_forgotten;  // nobody knows: it may be forgotten
 }
 
 bool Facts::vanished() const noexcept {

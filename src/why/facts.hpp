@@ -21,7 +21,7 @@ enum class Life : std::uint8_t {
   runs,
   stopped,  ///< by a signal, or a debugger
   gone,
-  unknown,  ///< it is on another machine, or there is no file
+  unknown,  ///< it is on another machine, in another container or of another boot, or there is no file
 };
 
 /// A request, as all ranks know it: by its name, or by its number in the sequence of a set (`id` is 0 then).
@@ -96,7 +96,8 @@ struct Facts {
   std::string start_step;      ///< the last one that it began; empty once it has started
   recorder::Record last_deed;  ///< the last request, batch or step
 
-  [[nodiscard]] bool has_submitted(const Request& request, std::uint64_t since) const;
+  /// `may_be_forgotten`: its first event is later than the request of others.
+  [[nodiscard]] bool has_submitted(const Request& request, bool may_be_forgotten) const;
   /// An operation of it failed, and none succeeded later: where its process has ended, an error ended it.
   [[nodiscard]] bool ends_with_failure() const noexcept { return failed_last != 0 && failed_last >= succeeded_last; }
   /// It has called shutdown, and got to its end.

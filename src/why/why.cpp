@@ -5,6 +5,8 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <deque>
 #include <map>
 #include <set>
 #include <string_view>
@@ -16,7 +18,6 @@
 #include "base/text.hpp"
 #include "core/collectives.hpp"
 #include "core/signature.hpp"
-#include "recorder/directory.hpp"
 
 namespace kolo::why {
 namespace {
@@ -25,10 +26,19 @@ using recorder::Kind;
 using recorder::State;
 
 /// What has waited for less may be under way.
-constexpr std::uint64_t kLong = 500'000'000;
+constexpr std::int64_t kLong = 500'000'000;
 constexpr double kNanosecond = 1e-9;
+/// Times and shifts that stand in files are cut to this (36 years), so that sums of them are numbers.
+constexpr std::int64_t kFarAway = std::int64_t{1} << 60U;
+constexpr std::int64_t kMinute = 60'000'000'000;
 /// Of the requests that are told.
 constexpr std::size_t kMostTold = 4;
+/// Of groups that are being made, whose members are looked for.
+constexpr std::size_t kMostMakings = 64;
+/// Of a name, where the list of a group's ranks is one.
+constexpr std::size_t kLongestName = 1000;
+
+const std::vector<int> kNobody;
 
 constexpr std::array<std::string_view, 12> kVerdicts{"healthy", "killed", "stopped", "gave up",  "left",   "lost",
                                                      "late",    "order",  "slow",    "mismatch", "failed", "unclear"};
@@ -38,17 +48,27 @@ std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 /// "1.234 s".
 std::string seconds_text(double seconds) {
-  const long long ms = std::llround(seconds * 1000);
+  const long long ms = std::llround(std::abs(seconds) * 1000);
   std::string rest = std::to_string(ms % 1000);
   rest.insert(0, 3 - rest.size(), '0');
-  return std::to_string(ms / 1000) + "." + rest + " s";
+  return (seconds < 0 && ms > 0 ? "-" : "") + std::to_string(ms / 1000) + "." + rest + " s";
+}
+
+/// The difference of two clocks, which stand in files, as no more than kFarAway.
+std::int64_t difference(std::int64_t a, std::int64_t b) {
+  // Exact enough: more than a day apart, no microsecond matters.
+  const double far = static_cast<double>(a) - static_cast<double>(b);
+  if (std::abs(far) >= static_cast<double>(kFarAway)) return far < 0 ? -kFarAway : kFarAway;
+  return a - b;
 }
 
 /// The ranks that the text of a group names, "the group of ranks 0-2 and 5", of `size` ranks that there are.
 std::vector<int> ranks_in(const std::string& text, int size) {
-  std::vector<int> ranks;
+  std::vector<int> begins(static_cast<std::size_t>(size) +
+                          1);  // of ranges that cover a rank: how many begin there, less
+                               // those that end before
   const std::size_t begin = text.rfind(" of rank");
-  if (begin == std::string::npos) return ranks;
+  if (begin == std::string::npos) return {};
   int number = -1;
   int from = -1;  // of a range
   for (std::size_t i = begin; i <= text.size(); ++i) {
@@ -58,9 +78,20 @@ std::vector<int> ranks_in(const std::string& text, int size) {
     } else if (c == '-' && number >= 0) {
       from = std::exchange(number, -1);
     } else if (number >= 0) {
-      for (int rank = from >= 0 ? from : number; rank <= number && rank < size; ++rank) ranks.push_back(rank);
+      const int first = from >= 0 ? from : number;
+      const int last = std::min(number, size - 1);
+      if (first <= last) {
+        ++begins[static_cast<std::size_t>(first)];
+        --begins[static_cast<std::size_t>(last) + 1];
+      }
       number = from = -1;
     }
+  }
+  std::vector<int> ranks;
+  int covered = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    covered += begins[static_cast<std::size_t>(rank)];
+    if (covered > 0) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -96,17 +127,22 @@ std::string kind_text(std::uint8_t kind) {
 /// A job's ranks on one axis of time, and what is concluded.
 class Judge {
  public:
-  Judge(const std::vector<Observed>& observed, std::uint64_t now) : size_(observed.front().recording.size), now_(now) {
+  Judge(const std::vector<Observed>& observed, std::int64_t now) : size_(observed.front().recording.size), now_(now) {
     facts_.resize(static_cast<std::size_t>(size_));
     for (const Observed& one : observed) {
       const auto rank = static_cast<std::size_t>(one.recording.rank);
       if (rank >= facts_.size() || one.recording.job != observed.front().recording.job) continue;
       facts_[rank] = facts_of(one.recording, one.life);
     }
+    for (int rank = 0; rank < size_; ++rank) {
+      if (has_file(rank)) recorded_.push_back(rank);
+    }
+    now_ = std::clamp(now_, -kFarAway, kFarAway);
     align(observed.front().recording);
-    bool any_runs = false;
-    for (const Facts& facts : facts_) any_runs = any_runs || facts.life == Life::runs || facts.life == Life::stopped;
-    if (!any_runs) now_ = last_;
+    if (std::none_of(facts_.begin(), facts_.end(),
+                     [](const Facts& facts) { return facts.recording != nullptr && facts.life != Life::gone; })) {
+      now_ = last_;
+    }
   }
 
   Judgement judge() {
@@ -126,54 +162,66 @@ class Judge {
 
   /// Shifts all times to the clock of the first rank.
   void align(const recorder::Recording& reference) {
-    first_ = now_;
+    bool is_first = true;
     for (Facts& facts : facts_) {
       if (facts.recording == nullptr) continue;
       const recorder::Recording& its = *facts.recording;
-      std::int64_t shift = 0;
-      if (its.boot != reference.boot) {
-        shift = (its.wall_ns - its.monotonic_ns) - (reference.wall_ns - reference.monotonic_ns);
-        other_clocks_.insert(its.host);
-      }
-      shifts_[its.rank] = shift;
-      first_ = std::min(first_, time_of(its.rank, facts.first != 0 ? facts.first : first_));
-      last_ = std::max(last_, time_of(its.rank, facts.last));
+      if (its.boot != reference.boot) shifts_[its.rank] = shift_of(its, reference);
+      const std::int64_t first = time_of(its.rank, facts.first != 0 ? facts.first : facts.last);
+      const std::int64_t last = time_of(its.rank, facts.last);
+      first_ = is_first ? first : std::min(first_, first);
+      last_ = is_first ? last : std::max(last_, last);
+      is_first = false;
     }
   }
-  [[nodiscard]] std::uint64_t time_of(int rank, std::uint64_t time) const {
+  /// Of a clock of another boot: by the clocks of the day, unless one of these is wrong. All ranks begin their files in
+  /// one step of the start, which then is one moment.
+  std::int64_t shift_of(const recorder::Recording& its, const recorder::Recording& reference) {
+    const std::int64_t by_start = difference(reference.monotonic_ns, its.monotonic_ns);
+    const std::int64_t apart = difference(its.wall_ns, reference.wall_ns);
+    if (std::abs(apart) > kMinute) {
+      wrong_clocks_.insert(its.host);
+      return by_start;
+    }
+    other_clocks_.insert(its.host);
+    return difference(by_start + apart, 0);
+  }
+  [[nodiscard]] std::int64_t time_of(int rank, std::uint64_t time) const {
     const auto shift = shifts_.find(rank);
-    return shift == shifts_.end() ? time : static_cast<std::uint64_t>(static_cast<std::int64_t>(time) + shift->second);
+    const auto there = static_cast<std::int64_t>(std::min(time, static_cast<std::uint64_t>(kFarAway)));
+    return shift == shifts_.end() ? there : there + shift->second;
   }
   /// Since the job's first event.
   [[nodiscard]] double seconds_at(int rank, std::uint64_t time) const {
-    return static_cast<double>(static_cast<std::int64_t>(time_of(rank, time) - first_)) * kNanosecond;
+    return static_cast<double>(time_of(rank, time) - first_) * kNanosecond;
   }
   [[nodiscard]] std::string at(int rank, std::uint64_t time) const {
     return "at " + seconds_text(seconds_at(rank, time));
   }
   /// When the rank's work ended: with its fatal error, else now.
-  [[nodiscard]] std::uint64_t end_of(int rank) const {
+  [[nodiscard]] std::int64_t end_of(int rank) const {
     return of(rank).fault ? time_of(rank, of(rank).fault->time) : now_;
   }
 
   // -- words
 
   [[nodiscard]] std::string name_of(std::uint64_t id) const {
-    for (const Facts& facts : facts_) {
-      if (facts.recording == nullptr) continue;
-      if (std::string name = facts.recording->text(id); !name.empty()) return name;
+    for (const int rank : recorded_) {
+      if (std::string name = of(rank).recording->text(id); !name.empty()) return name;
     }
     base::Text text;
     text << '#' << std::hex << id;
     return text.str();
   }
   [[nodiscard]] const recorder::RecordedSet* set_of(std::uint32_t set) const {
-    for (const Facts& facts : facts_) {
-      if (facts.recording == nullptr) continue;
-      const auto found = facts.recording->sets.find(set);
-      if (found != facts.recording->sets.end()) return &found->second;
+    const recorder::RecordedSet* without_members = nullptr;
+    for (const int rank : recorded_) {
+      const auto found = of(rank).recording->sets.find(set);
+      if (found == of(rank).recording->sets.end()) continue;
+      if (!found->second.members.empty()) return &found->second;
+      if (without_members == nullptr) without_members = &found->second;
     }
-    return nullptr;
+    return without_members;
   }
   [[nodiscard]] std::string in_set(std::uint32_t set) const {
     if (set == 0) return {};
@@ -183,8 +231,12 @@ class Judge {
   [[nodiscard]] bool makes_set(const Open& open) const {
     return static_cast<core::CollectiveKind>(open.kind) == core::CollectiveKind::add_process_set;
   }
+  static std::string cut(std::string text) {
+    if (text.size() > kLongestName) text = text.substr(0, kLongestName) + "...";
+    return text;
+  }
   [[nodiscard]] std::string text_of(const Request& request, const Open& open) const {
-    if (makes_set(open)) return "the making of " + name_of(request.id);
+    if (makes_set(open)) return "the making of " + cut(name_of(request.id));
     if (request.id == 0)
       return "unnamed call number " + std::to_string(request.round) + " (" + kind_text(open.kind) + ")" +
              in_set(request.set);
@@ -209,18 +261,40 @@ class Judge {
   // -- what is open
 
   struct Waited {
-    std::uint64_t since = 0;   ///< the first
-    std::vector<int> waiting;  ///< ranks
-    std::vector<int> missing;  ///< ranks that have not submitted it
-    std::vector<int> unknown;  ///< members without a file
+    std::int64_t since = 0;                      ///< the first
+    std::vector<int> waiting;                    ///< ranks, ascending
+    std::vector<int> missing;                    ///< ranks that have not submitted it
+    const std::vector<int>* unknown = &kNobody;  ///< members without a file
     Open open;
   };
 
+  struct Group {
+    std::vector<int> recorded;  ///< members that have a file, ascending
+    std::vector<int> unknown;   ///< and those without
+  };
+  [[nodiscard]] Group group_of(std::vector<int> members) const {
+    Group group;
+    std::sort(members.begin(), members.end());
+    for (const int rank : members) (has_file(rank) ? group.recorded : group.unknown).push_back(rank);
+    return group;
+  }
+  const Group& group_of(std::uint32_t set) {
+    const auto [known, is_new] = groups_.try_emplace(set);
+    if (is_new) known->second = group_of(members_of(set));
+    return known->second;
+  }
+
+  /// Whether what is open since then has waited for long. Of one that has ended nobody knows when: what it had open, it
+  /// never got.
+  [[nodiscard]] bool is_long(int rank, std::int64_t since) const {
+    return end_of(rank) >= since + kLong || of(rank).fault || of(rank).vanished();
+  }
+
   void collect_requests() {
-    for (int rank = 0; rank < size_; ++rank) {
+    for (const int rank : recorded_) {
       for (const auto& [request, open] : of(rank).work.requests) {
-        const std::uint64_t since = time_of(rank, open.since);
-        if (end_of(rank) < since + kLong && !of(rank).fault) continue;
+        const std::int64_t since = time_of(rank, open.since);
+        if (!is_long(rank, since)) continue;
         Waited& one = requests_[request];
         if (one.waiting.empty() || since < one.since) one.since = since;
         one.waiting.push_back(rank);
@@ -228,30 +302,37 @@ class Judge {
       }
     }
     for (auto& [request, one] : requests_) {
-      for (const int rank : makes_set(one.open) ? ranks_in(name_of(request.id), size_) : members_of(request.set)) {
-        if (std::find(one.waiting.begin(), one.waiting.end(), rank) != one.waiting.end()) continue;
-        if (!has_file(rank)) {
-          one.unknown.push_back(rank);
-        } else if (!of(rank).has_submitted(request, one.since)) {
-          one.missing.push_back(rank);
-        }
+      if (!makes_set(one.open)) {
+        find_missing(request, one, group_of(request.set));
+      } else if (makings_.size() < kMostMakings) {
+        find_missing(request, one, makings_.emplace_back(group_of(ranks_in(name_of(request.id), size_))));
       }
     }
   }
+  void find_missing(const Request& request, Waited& one, const Group& group) const {
+    for (const int rank : group.recorded) {
+      const bool may_be_forgotten = time_of(rank, of(rank).first) > one.since;
+      if (!std::binary_search(one.waiting.begin(), one.waiting.end(), rank) &&
+          !of(rank).has_submitted(request, may_be_forgotten)) {
+        one.missing.push_back(rank);
+      }
+    }
+    one.unknown = &group.unknown;
+  }
 
   struct Batch {
-    std::uint64_t since = 0;
+    std::int64_t since = 0;
     std::vector<int> running;
     std::vector<int> behind;
-    std::vector<int> unknown;
+    const std::vector<int>* unknown = &kNobody;
     Running what;
   };
 
   void collect_batches() {
-    for (int rank = 0; rank < size_; ++rank) {
+    for (const int rank : recorded_) {
       for (const auto& [number, running] : of(rank).work.batches) {
-        const std::uint64_t since = time_of(rank, running.since);
-        if (end_of(rank) < since + kLong && !of(rank).fault) continue;
+        const std::int64_t since = time_of(rank, running.since);
+        if (!is_long(rank, since)) continue;
         Batch& one = batches_[number];
         if (one.running.empty() || since < one.since) one.since = since;
         one.running.push_back(rank);
@@ -259,11 +340,9 @@ class Judge {
       }
     }
     for (auto& [number, one] : batches_) {
-      for (const int rank : members_of(number.first)) {
-        if (!has_file(rank)) {
-          one.unknown.push_back(rank);
-          continue;
-        }
+      const Group& group = group_of(number.first);
+      one.unknown = &group.unknown;
+      for (const int rank : group.recorded) {
         const auto begun = of(rank).batches_begun.find(number.first);
         if (begun == of(rank).batches_begun.end() || begun->second < number.second) one.behind.push_back(rank);
       }
@@ -278,7 +357,8 @@ class Judge {
     result_.verdict = verdict;
     result_.suspects = std::move(ranks);
   }
-  void say(std::string sentence) { result_.sentences.push_back(std::move(sentence)); }
+  /// One sentence is one line, whatever a recorder's texts are.
+  void say(const std::string& sentence) { result_.sentences.push_back(base::on_one_line(sentence)); }
 
   template <class Condition>
   [[nodiscard]] std::vector<int> ranks_where(const Condition& condition) const {
@@ -339,10 +419,22 @@ class Judge {
       say(upper(rank_text(rank)) + " is stopped, by a signal or a debugger: process " + process_text(rank) + "; " +
           last_text(rank) + ".");
     }
+    if (tell_end_of_all(gone)) return true;
     const bool is_stop = !stopped.empty();
     suspect(is_stop ? Verdict::stopped : Verdict::killed, is_stop ? stopped : gone);
     if (is_stop && !gone.empty()) result_.suspects.insert(result_.suspects.end(), gone.begin(), gone.end());
     return true;
+  }
+
+  /// All were ended, and none of them before the others, as by a scheduler or by Ctrl-C: whom they waited for then is
+  /// told. If the log had called that rank late, it is the suspect: the job hung, and was ended because of it.
+  bool tell_end_of_all(const std::vector<int>& gone) {
+    if (gone.size() < 2 || gone.size() < recorded_.size()) return false;
+    const bool is_late = std::any_of(requests_.begin(), requests_.end(), [this](const auto& request) {
+      return std::any_of(request.second.missing.begin(), request.second.missing.end(),
+                         [this](int rank) { return is_called_late(rank); });
+    });
+    return is_late && find_late();
   }
 
   /// Whether these ended because of a rank that has no file: in the start, which that rank may not have survived for
@@ -364,11 +456,12 @@ class Judge {
 
   /// Ranks that have no file, and have not left in order.
   [[nodiscard]] std::vector<int> silent_ranks() const {
-    return ranks_where([this](const Facts& facts, int rank) {
-      return facts.recording == nullptr && std::none_of(facts_.begin(), facts_.end(), [rank](const Facts& other) {
-               return other.left.count(rank) > 0;
-             });
-    });
+    std::set<int> left;
+    for (const int rank : recorded_) {
+      for (const auto& [other, time] : of(rank).left) left.insert(other);
+    }
+    return ranks_where(
+        [&left](const Facts& facts, int rank) { return facts.recording == nullptr && left.count(rank) == 0; });
   }
 
   /// Ranks that the job's error, or the ends that others saw, name.
@@ -377,12 +470,12 @@ class Judge {
       const int blamed = of(rank).blamed;
       if (blamed >= 0 && blamed < size_ && !of(blamed).ends_with_failure()) return {blamed};
     }
-    std::map<int, std::uint64_t> seen;
+    std::map<int, std::int64_t> seen;
     for (int rank = 0; rank < size_; ++rank) {
       for (const Heard& death : of(rank).deaths) {
         if (death.rank < 0 || death.rank >= size_ || death.rank == rank || of(death.rank).ends_with_failure()) continue;
         if (of(rank).left.count(death.rank) > 0 || of(death.rank).has_closed()) continue;  // it had left in order
-        const std::uint64_t time = time_of(rank, death.time);
+        const std::int64_t time = time_of(rank, death.time);
         const auto known = seen.emplace(death.rank, time).first;
         known->second = std::min(known->second, time);
       }
@@ -397,11 +490,11 @@ class Judge {
   /// Where neither the log nor the system has said it: as the first fatal error says.
   [[nodiscard]] std::vector<int> named_by_sentence() const {
     int named = -1;
-    std::uint64_t earliest = 0;
+    std::int64_t earliest = 0;
     for (int rank = 0; rank < size_; ++rank) {
       if (!of(rank).fault) continue;
       const int blamed = rank_blamed_by(of(rank).fault->sentence, size_);
-      const std::uint64_t time = time_of(rank, of(rank).fault->time);
+      const std::int64_t time = time_of(rank, of(rank).fault->time);
       if (blamed < 0 || of(blamed).ends_with_failure() || (named >= 0 && time >= earliest)) continue;
       named = blamed;
       earliest = time;
@@ -460,19 +553,24 @@ class Judge {
     return true;
   }
 
-  /// Whether the log had said that the rank is late, or a deadline has ended the job.
-  [[nodiscard]] bool lateness_named(int rank) const {
+  /// Whether the log has said that the rank is late.
+  [[nodiscard]] bool is_called_late(int rank) const {
     return std::any_of(facts_.begin(), facts_.end(), [rank](const Facts& facts) {
-      return std::any_of(facts.late.begin(), facts.late.end(), [rank](const Heard& one) { return one.rank == rank; }) ||
-             (facts.fault && static_cast<ErrorCode>(facts.fault->code) == ErrorCode::timeout);
+      return std::any_of(facts.late.begin(), facts.late.end(), [rank](const Heard& one) { return one.rank == rank; });
     });
+  }
+  /// The same, or a deadline has ended the job.
+  [[nodiscard]] bool lateness_named(int rank) const {
+    return is_called_late(rank) || std::any_of(facts_.begin(), facts_.end(), [](const Facts& facts) {
+             return facts.fault && static_cast<ErrorCode>(facts.fault->code) == ErrorCode::timeout;
+           });
   }
 
   /// The rank that was the first to leave, by its own file, or as others heard.
   [[nodiscard]] int first_to_leave() const {
     int first = -1;
-    std::uint64_t earliest = 0;
-    const auto consider = [&](int rank, std::uint64_t time) {
+    std::int64_t earliest = 0;
+    const auto consider = [&](int rank, std::int64_t time) {
       if (first >= 0 && time >= earliest) return;
       first = rank;
       earliest = time;
@@ -499,7 +597,7 @@ class Judge {
   bool find_waited_for() {
     if (!requests_.empty()) return find_late();
     for (const auto& [number, batch] : batches_) {
-      const std::vector<int>& ranks = !batch.behind.empty() ? batch.behind : batch.unknown;
+      const std::vector<int>& ranks = !batch.behind.empty() ? batch.behind : *batch.unknown;
       if (ranks.empty() || batch.running.size() + ranks.size() > static_cast<std::size_t>(size_)) continue;
       suspect(Verdict::slow, ranks);
       say(upper(ranks_text(ranks)) + (ranks.size() == 1 ? " has" : " have") + " not come to " +
@@ -519,10 +617,12 @@ class Judge {
     }
     std::set<int> late;
     std::set<int> circle;
+    std::set<const std::vector<int>*> unknown;
     for (const auto& [request, one] : requests_) {
       for (const int rank : one.missing) (waiting.count(rank) > 0 ? circle : late).insert(rank);
-      for (const int rank : one.unknown) late.insert(rank);
+      unknown.insert(one.unknown);
     }
+    for (const std::vector<int>* const ranks : unknown) late.insert(ranks->begin(), ranks->end());
     if (late.empty() && circle.empty()) return false;
     tell_requests();
     for (const int rank : late) {
@@ -541,7 +641,7 @@ class Judge {
   void tell_requests() {
     std::size_t told = 0;
     for (const auto& [request, one] : requests_) {
-      const std::vector<int>& lacking = one.missing.empty() ? one.unknown : one.missing;
+      const std::vector<int>& lacking = one.missing.empty() ? *one.unknown : one.missing;
       if (lacking.empty() || told++ >= kMostTold) continue;
       say(upper(ranks_text(lacking)) + (lacking.size() == 1 ? " has" : " have") + " not submitted " +
           text_of(request, one.open) + ", for which " + ranks_text(one.waiting) +
@@ -565,10 +665,25 @@ class Judge {
 
   // -- telling
 
+  static std::string joined(const std::set<std::string>& hosts) {
+    std::string text;
+    for (const std::string& host : hosts) text += (text.empty() ? "" : ", ") + host;
+    return text;
+  }
+
+  /// Nobody is called killed because his process is not to be seen from here.
+  void tell_unseen() {
+    const std::vector<int> unseen =
+        ranks_where([](const Facts& facts, int) { return facts.recording != nullptr && facts.life == Life::unknown; });
+    if (unseen.empty()) return;
+    say("The " + std::string(unseen.size() == 1 ? "process" : "processes") + " of " + ranks_text(unseen) +
+        " cannot be seen from here: another machine or container, or this one before it was started anew.");
+  }
+
   void tell_files() {
     const std::vector<int> silent = silent_ranks();
     const std::vector<int> left = ranks_where([&silent](const Facts& facts, int rank) {
-      return facts.recording == nullptr && std::find(silent.begin(), silent.end(), rank) == silent.end();
+      return facts.recording == nullptr && !std::binary_search(silent.begin(), silent.end(), rank);
     });
     if (!left.empty())
       say(upper(ranks_text(left)) + " left in order, and removed " + (left.size() == 1 ? "its file." : "their files."));
@@ -577,11 +692,14 @@ class Judge {
           ": their machine, or their directory, is another one, or they left in order, or ended before they had one.");
     }
     if (!other_clocks_.empty()) {
-      std::string hosts;
-      for (const std::string& host : other_clocks_) hosts += (hosts.empty() ? "" : ", ") + host;
-      say("Times of " + hosts +
+      say("Times of " + joined(other_clocks_) +
           " are placed by the machines' clocks of the day, which may differ by some milliseconds.");
     }
+    if (!wrong_clocks_.empty()) {
+      say("The clock of the day of " + joined(wrong_clocks_) +
+          " differs by more than a minute; times there are placed by the start of the job.");
+    }
+    tell_unseen();
   }
 
   /// What ranks were told, each sentence once.
@@ -641,7 +759,7 @@ class Judge {
   /// "it last finished a batch of "w", at 1.234 s".
   [[nodiscard]] std::string last_text(int rank) const {
     const Facts& facts = of(rank);
-    if (!facts.start_step.empty()) return "it was in the step \"" + facts.start_step + "\" of the start";
+    if (!facts.start_step.empty()) return "it was in the step " + base::quoted(facts.start_step) + " of the start";
     if (facts.leaving != 0) return "it had called shutdown";
     const recorder::Record& last = facts.last_deed;
     std::string text = last_words(facts);
@@ -685,7 +803,7 @@ class Judge {
       line.state = "no file";
       return line;
     }
-    line.host = facts.recording->host;
+    line.host = base::on_one_line(facts.recording->host);
     line.pid = facts.recording->process.pid;
     switch (facts.life) {
     case Life::runs:
@@ -698,11 +816,11 @@ class Judge {
       line.state = facts.vanished() ? "was killed" : "has ended";
       break;
     case Life::unknown:
-      line.state = "is on another machine";
+      line.state = "cannot be seen from here";
       break;
     }
     if (facts.fault || (facts.life == Life::gone && facts.ends_with_failure())) line.state += " after an error";
-    line.last = last_text(rank);
+    line.last = base::on_one_line(last_text(rank));
     line.last_at = seconds_at(rank, facts.last);
     line.batches = facts.batches;
     line.awaited = facts.awaited;
@@ -711,13 +829,17 @@ class Judge {
 
   const int size_;
   std::vector<Facts> facts_;
+  std::vector<int> recorded_;  ///< ranks that have a file, ascending
   std::map<int, std::int64_t> shifts_;
   std::set<std::string> other_clocks_;
-  std::uint64_t now_;
-  std::uint64_t first_ = 0;
-  std::uint64_t last_ = 0;
+  std::set<std::string> wrong_clocks_;
+  std::int64_t now_;
+  std::int64_t first_ = 0;
+  std::int64_t last_ = 0;
   std::map<Request, Waited> requests_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Batch> batches_;
+  std::map<std::uint32_t, Group> groups_;  ///< by set
+  std::deque<Group> makings_;
   bool has_told_requests_ = false;
   Judgement result_;
 };
@@ -726,27 +848,9 @@ class Judge {
 
 std::string_view to_string(Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
 
-Judgement judge(const std::vector<Observed>& observed, std::uint64_t now_ns) {
+Judgement judge(const std::vector<Observed>& observed, std::int64_t now_ns) {
   if (observed.empty()) return {};
   return Judge(observed, now_ns).judge();
-}
-
-std::vector<Observed> read_job(const std::string& job_directory) {
-  std::vector<Observed> observed;
-  const std::string boot = recorder::boot_id();
-  for (const std::string& file : recorder::files_of(job_directory)) {
-    std::optional<recorder::Recording> recording = recorder::read_file(file);
-    if (!recording) continue;
-    Life life = Life::unknown;
-    if (recording->boot == boot) {
-      const char state = recording->process.state();
-      life = state == 0 || state == 'Z' || state == 'X' ? Life::gone
-             : state == 'T' || state == 't'             ? Life::stopped
-                                                        : Life::runs;
-    }
-    observed.push_back({std::move(*recording), life});
-  }
-  return observed;
 }
 
 }  // namespace kolo::why

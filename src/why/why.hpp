@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why a job failed, hangs or was killed: judges the recorders of its ranks, and says so in sentences. Pure, but for
-// `read_job`.
+// Why a job failed, hangs or was killed: judges the recorders of its ranks, and says so in sentences. Pure.
+// (explain.hpp finds and reads the recorders.)
 //
 // What is believed, in this order:
 //
@@ -70,10 +70,9 @@ struct Judgement {
   std::vector<RankLine> ranks;
 };
 
-/// `now_ns`: CLOCK_MONOTONIC of the boot of the first observed rank; what waits is compared with it where ranks run.
-[[nodiscard]] Judgement judge(const std::vector<Observed>& observed, std::uint64_t now_ns);
-
-/// A job's recorders, with what the system says of their processes. Empty: there is none.
-[[nodiscard]] std::vector<Observed> read_job(const std::string& job_directory);
+/// `now_ns`: CLOCK_MONOTONIC of the boot of the first observed rank; what waits is compared with it unless all ranks
+/// are known to have ended. Sentences, and what lines say, are each one line, whatever stands in the recorders;
+/// `tensors` are names as they are.
+[[nodiscard]] Judgement judge(const std::vector<Observed>& observed, std::int64_t now_ns);
 
 }  // namespace kolo::why

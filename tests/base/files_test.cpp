@@ -89,6 +89,10 @@ TEST_F(Files, FoundIsACopyOfAnOwnRegularFileAndNothingElse) {
   EXPECT_EQ(text_of(read_found("/dev/zero", 100)), "(nothing)");
   write("empty", "");
   EXPECT_EQ(text_of(read_found(at("empty"), 0)), "");
+  EXPECT_EQ(text_of(read_found_beginning(at("file"), 4, ::geteuid())), "cont");
+  EXPECT_EQ(text_of(read_found_beginning(at("file"), 100, ::geteuid())), "content");
+  EXPECT_EQ(text_of(read_found_beginning(at("file"), 4, ::geteuid() + 1)), "(nothing)");
+  EXPECT_EQ(text_of(read_found_beginning(at("fifo"), 4, ::geteuid())), "(nothing)");
 }
 
 TEST_F(Files, NamedToReadMayBeALinkAndIsARegularFile) {
@@ -199,7 +203,7 @@ TEST_F(Files, TheLimitOfAFilesSizeIsAnErrorAndNoSignal) {
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
     const UniqueFd file = create_file(at("limited"));
     if (write_all(file.get(), std::string(1000, 'x')) != 0) ::_exit(2);
-    if (write_all(file.get(), "y") != EFBIG) ::_exit(3);
+    if (write_all(file.get(), "y") != EFBIG || reserve(file.get(), 1001) != EFBIG) ::_exit(3);
     sigset_t mask;
     if (::pthread_sigmask(SIG_SETMASK, nullptr, &mask) != 0 || ::sigismember(&mask, SIGXFSZ) != 0) ::_exit(4);
     try {

@@ -54,6 +54,16 @@ TEST(Quoted, EscapedHasNoQuotesAround) {
   EXPECT_EQ(base::escaped(std::string(201, 'x')), cut);
 }
 
+TEST(Quoted, ASentenceStaysOnOneLineAndKeepsItsQuotes) {
+  EXPECT_EQ(base::on_one_line("tensor \"a\\n\" of\nrank 1\x1b[2J\x9b"), "tensor \"a\\n\" of\\nrank 1\\x1b[2J\\x9b");
+  EXPECT_EQ(base::on_one_line(std::string(1000, 'x')), std::string(1000, 'x'));
+}
+
+TEST(Quoted, EscapesWhatEndsALineOrTurnsItInUnicode) {
+  EXPECT_EQ(base::on_one_line("a\u2028b\u2029c\u202ed\u2066e\u2027f\u202fg"),
+            "a\\xe2\\x80\\xa8b\\xe2\\x80\\xa9c\\xe2\\x80\\xaed\\xe2\\x81\\xa6e\u2027f\u202fg");
+}
+
 TEST(Quoted, AsJsonWhateverBytesThereAre) {
   EXPECT_EQ(base::quoted_json(""), "\"\"");
   EXPECT_EQ(base::quoted_json("a \"b\" \\c"), "\"a \\\"b\\\" \\\\c\"");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recorder/recorder.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,12 +16,14 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <kolo/error.hpp>
 
+#include "base/files.hpp"
 #include "recorder/directory.hpp"
 #include "recorder/reader.hpp"
 
@@ -40,9 +43,22 @@ class RecorderFile : public ::testing::Test {
   [[nodiscard]] std::string path(const std::string& name = "rank.1") const { return folder_ + "/" + name; }
   static Identity identity() { return {"job", 1, 3, 0, {0, 0, 1}, "host"}; }
   [[nodiscard]] Recording read(const std::string& name = "rank.1") const {
-    std::optional<Recording> recording = read_file(path(name));
+    std::optional<Recording> recording = read_file(path(name), ::geteuid());
     EXPECT_TRUE(recording.has_value());
     return recording.value_or(Recording());
+  }
+
+  [[nodiscard]] std::vector<std::byte> content(const std::string& name = "rank.1") const {
+    return base::read_found(path(name), kMostBytes).value_or(std::vector<std::byte>());
+  }
+  /// Changes the header of a file that nobody writes any more.
+  template <class Change>
+  void change(const std::string& file, const Change& change) const {
+    std::vector<std::byte> bytes = base::read_found(file, kMostBytes).value();
+    change(*reinterpret_cast<Header*>(bytes.data()));
+    fs::permissions(file, fs::perms::owner_write, fs::perm_options::add);
+    std::ofstream(file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   }
 
   std::string folder_;
@@ -67,7 +83,7 @@ TEST_F(RecorderFile, SaysWhoseItIs) {
   EXPECT_TRUE(read.events.empty());
   struct stat about {};
   ASSERT_EQ(::stat(path().c_str(), &about), 0);
-  EXPECT_EQ(about.st_mode & 0777, 0600U);
+  EXPECT_EQ(about.st_mode & 0777, 0400U);
 }
 
 TEST_F(RecorderFile, HasEventsWithTheTimeOfTheirPass) {
@@ -277,23 +293,119 @@ TEST_F(RecorderFile, ReadsNothingFromWhatIsBroken) {
     recorder.text(1, "a text");
     recorder.record(Kind::submitted, 0, 1);
   }
-  std::ifstream file(path(), std::ios::binary);
-  const std::string whole{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const auto parsed = [](const std::string& bytes) {
-    std::vector<std::uint64_t> words(bytes.size() / 8 + 1);  // aligned
-    std::memcpy(words.data(), bytes.data(), bytes.size());
-    return parse(reinterpret_cast<const std::byte*>(words.data()), bytes.size());
-  };
+  const std::vector<std::byte> whole = content();
+  const auto parsed = [](const std::vector<std::byte>& bytes) { return parse({bytes, bytes}); };
   EXPECT_TRUE(parsed(whole).has_value());
-  EXPECT_FALSE(parsed(whole.substr(0, whole.size() - 1)).has_value());
-  EXPECT_FALSE(parsed(whole.substr(0, 100)).has_value());
-  EXPECT_FALSE(parsed("").has_value());
+  for (const std::size_t size : {whole.size() - 1, std::size_t{100}, std::size_t{0}})
+    EXPECT_FALSE(parsed({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}).has_value());
   // Every word of the header in turn, by a large number: no byte outside is read, and most are refused.
   for (std::size_t at = 0; at + 8 <= sizeof(Header); at += 8) {
-    std::string bytes = whole;
-    bytes.replace(at, 8, std::string(8, '\x7f'));
+    std::vector<std::byte> bytes = whole;
+    std::memset(bytes.data() + at, 0x7f, 8);
     static_cast<void>(parsed(bytes));
   }
+}
+
+TEST_F(RecorderFile, TwoCopiesOfWhatChangesMeanwhileSayNothingThatWasNotThere) {
+  Recorder recorder(path(), identity());
+  recorder.add_set(1, 1, "one", {0, 1});
+  recorder.record(Kind::step_ended, 0, 0, 0, 1);
+  recorder.record_caller(Kind::wait_begun, 0, 1);
+  recorder.record_caller(Kind::wait_begun, 0, 2);
+  const std::vector<std::byte> first = content();
+  std::vector<std::byte> second = first;
+  auto& header = *reinterpret_cast<Header*>(second.data());
+
+  header.size = 2;  // what is constant differs: they are two files
+  EXPECT_FALSE(parse({first, second}).has_value());
+  header.size = 3;
+  EXPECT_FALSE(parse({first, {second.begin(), second.begin() + 8192}}).has_value());  // cut off in between
+
+  reinterpret_cast<Event*>(second.data() + header.callers.offset)->time.store(7);  // was being written
+  reinterpret_cast<SetRow*>(second.data() + header.sets.offset)->serial.store(2);  // was being replaced
+  header.driver_head.store(header.driver_head + 1);                                // came later
+  const Recording read = parse({first, second}).value();
+  ASSERT_EQ(read.events.size(), 2U);
+  EXPECT_EQ(read.events[0].kind, Kind::step_ended);
+  EXPECT_EQ(read.events[1].id, 2U);
+  EXPECT_TRUE(read.sets.empty());
+
+  header.driver_head.store(header.driver.count + 3);  // the first events have been overwritten
+  EXPECT_EQ(parse({first, second}).value().events.size(), 1U);
+  EXPECT_FALSE(parse({first, second}).value().is_whole);
+}
+
+TEST_F(RecorderFile, OnlyARegularFileOfItsOwnerIsRead) {
+  { const Recorder recorder(path(), identity()); }
+  EXPECT_TRUE(read_file(path(), ::geteuid()).has_value());
+  EXPECT_FALSE(read_file(path(), ::geteuid() + 1).has_value());
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);  // nobody writes there: who opened it would wait
+  fs::create_symlink(path(), path("link"));
+  std::ofstream(path("large")) << "x";
+  fs::resize_file(path("large"), kMostBytes + 1);
+  for (const char* name : {"fifo", "link", "large", "missing"}) {
+    EXPECT_FALSE(read_file(path(name), ::geteuid()).has_value()) << name;
+    EXPECT_FALSE(is_over(path(name))) << name;
+  }
+}
+
+TEST_F(RecorderFile, ALimitOfAFilesSizeIsAnErrorAndNoSignal) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit limit{100'000, 100'000};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
+    try {
+      const Recorder recorder(path(), identity());
+    } catch (const Error& error) {
+      ::_exit(error.status().message() == path() + ": no space for the recorder: File too large (errno 27); the limit "
+                                                   "of a file's size is too low (ulimit -f)"
+                  ? 0
+                  : 2);
+    }
+    ::_exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_FALSE(fs::exists(path()));
+}
+
+TEST_F(RecorderFile, AJobOfTooManyRanksIsNotRecorded) {
+  try {
+    const Recorder recorder(path(), {"job", 0, kMostRanks + 1, 0, {}, "host"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status().message(), "a job of 65537 ranks is not recorded; at most 65536 are");
+  }
+}
+
+TEST_F(RecorderFile, KnowsAllMembersOfLargeGroups) {
+  Recorder recorder(path("rank.1"), {"job", 1, 4096, 0, std::vector<std::int32_t>(4096), "host"});
+  std::vector<int> even;
+  std::vector<int> squares;  // no runs
+  for (int i = 0; i < 2048; ++i) even.push_back(2 * i);
+  for (int i = 0; i * i < 4096; ++i) squares.push_back(i * i);
+  std::vector<int> backwards(even.rbegin(), even.rend());
+  recorder.add_set(1, 1, "even", even);
+  recorder.add_set(2, 2, "squares", squares);
+  recorder.add_set(3, 3, "few", {7, 3, 4, 5, 9});
+  recorder.add_set(4, 4, "backwards", backwards);  // its list is too long
+  const Recording read = this->read();
+  EXPECT_EQ(read.sets.at(1).members, even);
+  EXPECT_EQ(read.sets.at(2).members, squares);
+  EXPECT_EQ(read.sets.at(3).members, (std::vector<int>{7, 3, 4, 5, 9}));
+  EXPECT_TRUE(read.sets.at(4).members.empty()) << "all or none";
+}
+
+TEST_F(RecorderFile, AListOfRanksIsCutBehindAWholeNumber) {
+  Recorder recorder(path(), identity());
+  std::string list = "ranks";
+  while (list.size() <= 9000) list += " 12345";
+  recorder.list(1, list);
+  EXPECT_EQ(read().text(1).size(), 8189U);
+  EXPECT_EQ(read().text(1), list.substr(0, 8189));
 }
 
 TEST_F(RecorderFile, LiesInADirectoryOfItsJob) {
@@ -303,6 +415,9 @@ TEST_F(RecorderFile, LiesInADirectoryOfItsJob) {
   for (const char* bad : {"", ".", "..", "a/b", ".hidden", "a b", "a\n"}) EXPECT_FALSE(is_job(bad)) << bad;
   EXPECT_FALSE(is_job(std::string(101, 'a')));
   const std::string folder = folder_ + "/new/kolo";
+  EXPECT_THROW(static_cast<void>(file_for(folder, job, 3)), Error);
+  EXPECT_FALSE(fs::exists(folder_ + "/new")) << "only for a directory that the user names";
+  make_parents(folder);
   EXPECT_EQ(file_for(folder, job, 3), folder + "/" + job + "/rank.3");
   struct stat about {};
   ASSERT_EQ(::stat((folder + "/" + job).c_str(), &about), 0);
@@ -324,6 +439,13 @@ TEST_F(RecorderFile, TheDirectoryIsTheUsers) {
   EXPECT_EQ(directory_of("", environment(true, true)), folder_ + "/kolo");
   EXPECT_EQ(directory_of("", environment(false, true)), "/var/tmp/" + own);
   EXPECT_EQ(directory_of("", environment(false, false)), "/tmp/" + own);
+  // One that is not there is not made.
+  const auto missing = [this](const char*) -> std::optional<std::string> { return folder_ + "/missing"; };
+  EXPECT_EQ(directory_of("", missing), "/tmp/" + own);
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(folder_.c_str(), 1, 1), 0);
+    EXPECT_EQ(directory_of("", environment(true, true)), "/var/tmp/" + own) << "it is that of the caller of sudo";
+  }
   EXPECT_TRUE(is_off("OFF"));
   EXPECT_FALSE(is_off(""));
 }
@@ -335,11 +457,59 @@ TEST_F(RecorderFile, AJobThatHasFailedMayGoThoughItsProcessRuns) {
     recorders.push_back(std::make_unique<Recorder>(file_for(folder_, job, 0), Identity{job, 0, 1, 0, {0}, "host"}));
   }
   remove_old(folder_);
-  EXPECT_EQ(jobs_in(folder_).size(), 20U);
+  EXPECT_EQ(jobs_in(folder_, ::geteuid()).size(), 20U);
   for (const auto& recorder : recorders) recorder->set_state(State::faulted);
   recorders.clear();
   remove_old(folder_);
-  EXPECT_EQ(jobs_in(folder_).size(), kJobsKept - 1);
+  EXPECT_EQ(jobs_in(folder_, ::geteuid()).size(), kJobsKept - 1);
+}
+
+/// In a process that has ended.
+template <class Function>
+void in_a_child(const Function& function) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    function();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+TEST_F(RecorderFile, WhatCannotBeSeenFromHereGoesAfterADay) {
+  in_a_child([this] {  // killed: it does not say that it has ended
+    static_cast<void>(new Recorder(path(), identity()));
+  });
+  EXPECT_TRUE(is_over(path()));
+  const auto far = [this](const auto& where) {
+    change(path(), where);
+    EXPECT_FALSE(is_over(path()));
+    change(path(), [](Header& header) { header.wall_ns -= std::chrono::nanoseconds(std::chrono::hours(25)).count(); });
+    EXPECT_TRUE(is_over(path()));
+    change(path(), [](Header& header) { header.wall_ns += std::chrono::nanoseconds(std::chrono::hours(25)).count(); });
+  };
+  std::uint64_t own = 0;
+  far([&own](Header& header) { own = std::exchange(header.pid_namespace, header.pid_namespace + 1); });
+  far([](Header& header) { header.pid_namespace = 0; });
+  far([&own](Header& header) {
+    header.pid_namespace = own;
+    header.boot[0] = header.boot[0] == 'x' ? 'y' : 'x';
+  });
+
+  change(path(), [](Header& header) { header.version = kVersion - 1; });
+  EXPECT_FALSE(is_over(path()));
+  fs::last_write_time(path(), fs::file_time_type::clock::now() - std::chrono::hours(25));
+  EXPECT_TRUE(is_over(path()));
+  change(path(), [](Header& header) { header.magic[0] = 'x'; });
+  fs::last_write_time(path(), fs::file_time_type::clock::now() - std::chrono::hours(25));
+  EXPECT_FALSE(is_over(path())) << "no recorder: it stays";
+}
+
+TEST_F(RecorderFile, AJobHasOneFileARank) {
+  for (const char* name : {"rank.0", "rank.12", "rank.012", "rank.+1", "rank.-1", "rank.x", "rank.", "other"})
+    std::ofstream(path(name)) << "x";
+  std::vector<std::string> found;
+  for (const RankFile& file : files_of(folder_)) found.push_back(file.path);
+  EXPECT_EQ(found, (std::vector<std::string>{path("rank.0"), path("rank.12")}));
 }
 
 TEST_F(RecorderFile, SixteenJobsAreKeptAndThoseThatRun) {
@@ -358,9 +528,9 @@ TEST_F(RecorderFile, SixteenJobsAreKeptAndThoseThatRun) {
   for (const std::string name : {"runs", "foreign"})
     fs::last_write_time(folder_ + "/" + name, fs::file_time_type::clock::now() - std::chrono::hours(1));
   fs::create_directory_symlink(folder_ + "/runs", folder_ + "/leads_elsewhere");
-  ASSERT_EQ(jobs_in(folder_).size(), 22U);
+  ASSERT_EQ(jobs_in(folder_, ::geteuid()).size(), 22U);
   remove_old(folder_);
-  EXPECT_EQ(jobs_in(folder_).size(), kJobsKept - 1 + 2);
+  EXPECT_EQ(jobs_in(folder_, ::geteuid()).size(), kJobsKept - 1 + 2);
   EXPECT_TRUE(fs::exists(folder_ + "/runs/rank.0"));
   EXPECT_TRUE(fs::exists(folder_ + "/foreign/rank.0"));
 }
