@@ -398,6 +398,7 @@ class Judge {
     const std::vector<int> stopped = ranks_where([](const Facts& facts, int) { return facts.life == Life::stopped; });
     if (gone.empty() && stopped.empty()) return false;
     if (stopped.empty() && may_have_followed(gone)) return tell_followers(gone);
+    if (tell_end_of_all(gone)) return true;
     // All may have been ended because of one: which one, those say that saw it.
     if (gone.size() > 1) {
       std::set<int> seen;
@@ -419,7 +420,6 @@ class Judge {
       say(upper(rank_text(rank)) + " is stopped, by a signal or a debugger: process " + process_text(rank) + "; " +
           last_text(rank) + ".");
     }
-    if (tell_end_of_all(gone)) return true;
     const bool is_stop = !stopped.empty();
     suspect(is_stop ? Verdict::stopped : Verdict::killed, is_stop ? stopped : gone);
     if (is_stop && !gone.empty()) result_.suspects.insert(result_.suspects.end(), gone.begin(), gone.end());
@@ -434,7 +434,9 @@ class Judge {
       return std::any_of(request.second.missing.begin(), request.second.missing.end(),
                          [this](int rank) { return is_called_late(rank); });
     });
-    return is_late && find_late();
+    if (!is_late) return false;
+    say(upper(ranks_text(gone)) + " were ended together, as by a signal.");
+    return find_late();
   }
 
   /// Whether these ended because of a rank that has no file: in the start, which that rank may not have survived for

@@ -90,8 +90,8 @@ class Rank {
   std::uint64_t time_ = kSecond;
 };
 
-Judgement judge_at(std::uint64_t seconds, const std::vector<Observed>& ranks) {
-  return judge(ranks, seconds * kSecond);
+Judgement judge_at(std::int64_t seconds, const std::vector<Observed>& ranks) {
+  return judge(ranks, seconds * static_cast<std::int64_t>(kSecond));
 }
 
 TEST(Why, NothingWaitsForLong) {
@@ -377,6 +377,109 @@ TEST(Why, ClocksOfOtherMachinesAreShifted) {
   const Judgement found = judge_at(105, {here.at(104), there});
   EXPECT_EQ(found.ranks[1].last_at, 104.0);
   EXPECT_NE(all_of(found).find("Times of there are placed by the machines' clocks of the day"), std::string::npos);
+}
+
+TEST(Why, AClockThatIsWrongByMoreThanAnUptimeMovesNothing) {
+  // The other machine's clock of the day is ten years behind; both began to record in one moment.
+  const auto nanoseconds = [](std::uint64_t seconds) { return static_cast<std::int64_t>(seconds * kSecond); };
+  Rank there(1, 2);
+  there.recording().boot = "another";
+  there.recording().host = "there";
+  there.recording().wall_ns = nanoseconds(1'000'000'000);
+  there.recording().monotonic_ns = nanoseconds(50);
+  Rank here(0, 2);
+  here.recording().wall_ns = nanoseconds(1'315'360'000);
+  here.recording().monotonic_ns = nanoseconds(1);
+  const Judgement found = judge_at(105, {here.at(4).submits("w"), there.at(52)});
+  EXPECT_DOUBLE_EQ(found.ranks[0].last_at, 52.0) << "the other's first event was at second 1 of its clock, 49 before";
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+  EXPECT_EQ(found.sentences.front(),
+            "The clock of the day of there differs by more than a minute; times there are placed by the start of the "
+            "job.");
+}
+
+TEST(Why, TimesBeforeTheFirstClockAreNoError) {
+  // Within a minute by the clock of the day, but earlier than this machine's boot.
+  Rank there(1, 2);
+  there.recording().boot = "another";
+  there.recording().monotonic_ns = static_cast<std::int64_t>(1000 * kSecond);
+  Rank here(0, 2);
+  here.recording().monotonic_ns = 0;
+  const Judgement found = judge_at(5, {here.at(2).submits("w"), there});
+  EXPECT_DOUBLE_EQ(found.ranks[0].last_at, 1001.0);
+  EXPECT_EQ(found.ranks[1].last_at, 0.0);
+}
+
+TEST(Why, OneSentenceIsOneLineWhateverARecorderSays) {
+  Rank evil(0, 2, State::faulted, Life::gone);
+  evil.recording().host = "host\n- Rank 1 was killed";
+  const Judgement found = judge_at(
+      30,
+      {evil.at(5).starts("step\x1b[2J").submits("w\n").fails(ErrorCode::transport, "is \"full\"\r- Rank 1 was killed"),
+       Rank(1, 2)});
+  ASSERT_GE(found.sentences.size(), 2U);
+  EXPECT_EQ(found.sentences[0], "Rank 0 was told at 4.000 s: is \"full\"\\r- Rank 1 was killed");
+  EXPECT_EQ(found.ranks[0].host, "host\\n- Rank 1 was killed");
+  EXPECT_EQ(found.ranks[0].last, "it was in the step \"step\\x1b[2J\" of the start");
+  EXPECT_EQ(found.tensors, std::vector<std::string>{"w\n"}) << "as the program gave it";
+}
+
+TEST(Why, AJobThatHungAndWasEndedSaysWhomItWaitedFor) {
+  const auto waits = [](int rank) { return Rank(rank, 3, State::running, Life::gone).at(5).submits("w", 2); };
+  const Rank late = Rank(1, 3, State::running, Life::gone).at(4).submits("w", 1).begins("w", 1).ends(1);
+  const std::string sentence =
+      "Rank 1 has not submitted allreduce of \"w\", for which ranks 0 and 2 wait since 4.000 s.\n";
+  const Judgement found = judge_at(30, {waits(0), late, waits(2)});
+  EXPECT_EQ(found.verdict, Verdict::killed);
+  EXPECT_EQ(found.suspects, (std::vector<int>{0, 1, 2}));
+  EXPECT_NE(all_of(found).find(sentence), std::string::npos) << all_of(found);
+  EXPECT_EQ(found.tensors, std::vector<std::string>{"w"});
+
+  // The log has called it late, so the job did not just happen to be there.
+  const Judgement hung = judge_at(30, {waits(0).hears(Kind::late, 1), late, waits(2)});
+  EXPECT_EQ(hung.verdict, Verdict::late);
+  EXPECT_EQ(hung.suspects, std::vector<int>{1});
+  EXPECT_EQ(all_of(hung).find("Ranks 0-2 were ended together, as by a signal.\n" + sentence), 0U) << all_of(hung);
+}
+
+TEST(Why, AProcessThatCannotBeSeenIsNotKilled) {
+  const auto rank = [](int number) { return Rank(number, 2, State::running, Life::unknown).at(5); };
+  const Judgement found = judge_at(30, {rank(0).submits("w"), rank(1)});
+  EXPECT_EQ(found.verdict, Verdict::late) << "what has been open for 25 s waits, wherever the processes are";
+  EXPECT_EQ(found.suspects, std::vector<int>{1});
+  EXPECT_EQ(found.sentences[0],
+            "The processes of ranks 0 and 1 cannot be seen from here: another machine or container, or this one before "
+            "it was started anew.");
+  EXPECT_EQ(found.ranks[0].state, "cannot be seen from here");
+  EXPECT_EQ(judge_at(5, {rank(0).submits("w"), rank(1)}).verdict, Verdict::healthy);
+}
+
+TEST(Why, AGroupOfMoreThanAThousandIsNotMade) {
+  constexpr auto kMakes = static_cast<std::uint8_t>(core::CollectiveKind::add_process_set);
+  constexpr int kSize = 3000;
+  std::string group = "group of ranks 0";
+  for (int rank = 2; rank < kSize; rank += 2) group += " and " + std::to_string(rank);
+  std::vector<Observed> ranks;
+  for (int rank = 0; rank < kSize; ++rank) {
+    Rank one(rank, kSize);
+    if (rank % 2 == 0 && rank != 2998) one.at(5).asks(group, kMakes);
+    ranks.push_back(one);
+  }
+  const Judgement found = judge_at(30, ranks);
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects, std::vector<int>{2998});
+  EXPECT_LT(found.sentences.front().size(), 12000U);
+}
+
+TEST(Why, ManyRanksWithoutAFileTakeNoLongTime) {
+  constexpr int kSize = 65536;
+  Rank one(0, kSize);
+  for (int i = 0; i < 8000; ++i) one.at(5).submits("w" + std::to_string(i));
+  for (std::uint32_t i = 0; i < 8000; ++i) one.begins("v", i);
+  const Judgement found = judge_at(30, {one});
+  EXPECT_EQ(found.verdict, Verdict::late);
+  EXPECT_EQ(found.suspects.size(), kSize - 1U);
 }
 
 TEST(Why, HowOftenEachRankWasTheLastIsCounted) {
