@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -119,8 +120,7 @@ const std::vector<std::pair<std::string, std::string>>& samples() {
 class Folder {
  public:
   Folder() {
-    const char* const temporary = std::getenv("TMPDIR");
-    path_ = std::string(temporary == nullptr ? "/tmp" : temporary) + "/kolo-fuzz-XXXXXX";
+    path_ = (fs::temp_directory_path() / "kolo-fuzz-XXXXXX").string();
     KOLO_CHECK(::mkdtemp(path_.data()) != nullptr);
     fs::create_directory(path_ + "/job");
   }
