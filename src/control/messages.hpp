@@ -10,9 +10,9 @@
 // a declaration once all members below have made theirs, bare or whole, for that round. What reaches the sequencer has
 // therefore been submitted by every member, and the number of messages at the root does not grow with the ranks.
 //
-// Four subjects have rules of their own, which stand beside their messages: "Waiting" (for which rank) above `Counted`,
-// "Members" (how sets are made and dropped) above `Declared`, "Sequences" (calls without a name) above `SequenceGrown`,
-// and "Joining" (ranks that are out of data) above `Joined`.
+// Five subjects have rules of their own, which stand beside their messages: "Waiting" (for which rank) above `Counted`,
+// "Members" (how sets are made and dropped) above `Declared`, "First causes" (of a rank's end) above `RankLost`,
+// "Sequences" (calls without a name) above `SequenceGrown`, and "Joining" (ranks that are out of data) above `Joined`.
 #pragma once
 
 #include <cstdint>
@@ -158,6 +158,27 @@ struct Answer {
   std::optional<Wait> wait;
 };
 
+// First causes. A rank's end is often the consequence of another rank's end: rank 1 leaves, rank 2's message from it
+// fails, and rank 2's program ends because of that. Errors name the first rank of such a chain, here rank 1.
+//
+//   saying     A rank whose operation has failed because another one has left says so at once (`Deserted`), before its
+//              program learns of it. Links keep their order, so the sequencer knows it before it hears that the rank
+//              has left or is gone, also if the process ends without a word.
+//   going on   A rank of which a later operation succeeds takes that back (`by` is -1). What ends it after that is no
+//              consequence.
+//   following  The sequencer believes it of ranks that have left in its log, and of a rank that has not. The cause of
+//              `rank` is then that of `by`, or `by` itself. It is fixed when the rank leaves. A chain therefore goes
+//              from later entries of the log to earlier ones, has no circle, and has one first rank; of ranks that
+//              leave independently of each other, each is its own.
+//   told       `RankDeparted` has the first cause, so that messages to and from the rank fail with it. The sentences of
+//              `Faulted`, `Failed`, ... name it, and `Faulted::rank` is it.
+
+/// An operation of `rank` has failed because `by` has left. -1: the rank has gone on since.
+struct Deserted {
+  std::int32_t rank = 0;
+  std::int32_t by = -1;
+};
+
 /// A rank is gone: its process died, its link broke, or its code threw. Always a fatal error.
 struct RankLost {
   std::int32_t rank = 0;
@@ -274,7 +295,7 @@ struct Joined {
 };
 
 using UpMessage = std::variant<Counted, Declared, PartAwaited, Overdue, Missing, RankLost, Departed, Starved, Answer,
-                               Joined, SequenceGrown>;
+                               Joined, SequenceGrown, Deserted>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -412,6 +433,7 @@ struct SetRemoved {
 /// appended. Any other request that needs the rank fails on every rank that reads this (see control/participant.hpp).
 struct RankDeparted {
   std::int32_t rank = 0;
+  std::int32_t because = -1;  ///< the first cause, which has left before; -1: the rank itself
 };
 
 /// From here on this member of the set is absent.

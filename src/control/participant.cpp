@@ -271,7 +271,7 @@ struct Participant::Impl {
 
   void on(const RankDeparted& entry, std::vector<Action>&) {
     if (entry.rank == rank) return;
-    departed.add(entry.rank);
+    departed.add(entry.rank, entry.because);
     for (auto& [number, set] : slots.sets()) {
       if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_departed = true;
     }
@@ -410,7 +410,13 @@ const std::shared_ptr<const core::Signature>& Participant::signature_of(SlotId s
   return impl_->slots[slot].current;
 }
 const std::vector<std::int32_t>& Participant::departed() const noexcept { return impl_->departed.all(); }
-const std::vector<std::int32_t>& Participant::first_to_leave() const noexcept { return impl_->departed.first(); }
+const std::map<std::int32_t, std::int32_t>& Participant::causes_of_departures() const noexcept {
+  return impl_->departed.because();
+}
+std::vector<std::int32_t> Participant::first_to_leave() const { return impl_->departed.first(); }
+std::int32_t Participant::earliest_to_leave(const std::vector<std::int32_t>& ranks) const {
+  return impl_->departed.earliest_of(ranks);
+}
 bool Participant::has_departed(std::int32_t rank) const noexcept { return impl_->departed.has(rank); }
 TensorId Participant::id_bound() const noexcept { return impl_->slots.id_bound(); }
 

@@ -33,6 +33,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -229,8 +230,13 @@ class Participant {
   /// The other ranks that have left, as far as this rank has read the log, ascending.
   [[nodiscard]] const std::vector<std::int32_t>& departed() const noexcept;
   /// The ranks of `departed` that an error names: those that had left when the first submission failed because of it.
-  /// Later ones probably left because of these. If no submission has failed: all of `departed`.
-  [[nodiscard]] const std::vector<std::int32_t>& first_to_leave() const noexcept;
+  /// Later ones probably left because of these. If no submission has failed: all of `departed`. Those of which the log
+  /// says that they left because of another one are not among them.
+  [[nodiscard]] std::vector<std::int32_t> first_to_leave() const;
+  /// Of these ranks, of all where none are given, the first that has left; -1: none has.
+  [[nodiscard]] std::int32_t earliest_to_leave(const std::vector<std::int32_t>& ranks) const;
+  /// The first causes (control/messages.hpp) of those of `departed` that left because of another rank's end.
+  [[nodiscard]] const std::map<std::int32_t, std::int32_t>& causes_of_departures() const noexcept;
   [[nodiscard]] bool has_departed(std::int32_t rank) const noexcept;
   /// All ids in use are below this: a leader need not look further along a count column.
   [[nodiscard]] core::TensorId id_bound() const noexcept;

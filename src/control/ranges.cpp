@@ -63,6 +63,11 @@ class UpRanges {
     require(m.code != ErrorCode::ok, "a rank is lost without an error");
   }
   void operator()(const Departed& m) const { rank(m.rank); }
+  void operator()(const Deserted& m) const {
+    rank(m.rank);
+    last(m.by);
+    require(m.by != m.rank, "a rank was deserted by itself");
+  }
   void operator()(const Starved& m) const { rank(m.rank); }
   void operator()(const SequenceGrown& m) const {
     last(m.last);
@@ -160,7 +165,11 @@ class LogRanges {
     require(core::is_row(m.base), "there is no such row of ids");
   }
   void operator()(const SetRemoved&) const {}
-  void operator()(const RankDeparted& m) const { world_.rank(m.rank); }
+  void operator()(const RankDeparted& m) const {
+    world_.rank(m.rank);
+    world_.last(m.because);
+    require(m.because != m.rank, "a rank has left because of itself");
+  }
   void operator()(const Faulted& m) const {
     require(m.rank >= -1 && m.rank < size_, "there is no such rank");
     require(m.code != ErrorCode::ok, "the world fails without an error");

@@ -33,6 +33,12 @@ std::string has_departed(const std::vector<std::int32_t>& ranks) {
   return core::describe_ranks(ranks) + one_or_many(ranks, " has", " have") + " shut down";
 }
 
+/// "rank 1 has shut down, and rank 2 because of that".
+std::string has_departed(const Leavers& ranks) {
+  const std::string text = has_departed(ranks.first);
+  return ranks.followers.empty() ? text : text + ", and " + core::describe_ranks(ranks.followers) + " because of that";
+}
+
 std::string has_joined(const std::vector<std::int32_t>& ranks) {
   return core::describe_ranks(ranks) + one_or_many(ranks, " has", " have") + " joined";
 }
@@ -188,11 +194,13 @@ std::string too_many_sets(const std::string& subject, std::int32_t rank, std::ui
          " already, and can be in no more (KOLO_GROUPS); drop those that are not used any more";
 }
 
-std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& departed) {
-  return has_departed(departed) + (is_group ? " and will not ask for " : " and will not submit ") + subject + ".";
+std::string hopeless(const std::string& subject, bool is_group, const Leavers& departed) {
+  const std::vector<std::int32_t>& followers = departed.followers;
+  return has_departed(departed) + (followers.empty() ? " and" : "; " + core::describe_ranks(followers)) +
+         (is_group ? " will not ask for " : " will not submit ") + subject + ".";
 }
 
-std::string nothing_more(const std::vector<std::int32_t>& departed) {
+std::string nothing_more(const Leavers& departed) {
   return has_departed(departed) + "; no later operation can complete.";
 }
 
@@ -218,24 +226,25 @@ std::string absent_member(const std::string& subject, const std::vector<std::int
          "; make it before any rank joins, or after the join.";
 }
 
-std::string endless(const std::string& join, const std::vector<std::int32_t>& departed) {
+std::string endless(const std::string& join, const Leavers& departed) {
   return has_departed(departed) + ", so " + join + " cannot end.";
 }
 
-std::string rank_lost(const RankLost& lost) {
+std::string rank_lost(const RankLost& lost, std::int32_t because) {
   const std::string rank = "rank " + std::to_string(lost.rank);
   std::string text;
+  if (because >= 0) text = "rank " + std::to_string(because) + " has left the job, and because of that ";
   switch (lost.code) {
   case ErrorCode::timeout:  // of a wait, whose sentence names the ranks for which it waited
     return lost.reason + "." + kUndefined;
   case ErrorCode::user_exception:
-    text = rank + " left the job because of an exception";
+    text += rank + " left the job because of an exception";
     break;
   case ErrorCode::rank_lost:
-    text = rank + " was lost";
+    text += rank + " was lost";
     break;
   default:
-    text = rank + " failed";
+    text += rank + " failed";
     break;
   }
   if (!lost.reason.empty()) text += ": " + lost.reason;

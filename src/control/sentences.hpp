@@ -59,10 +59,15 @@ struct Verdict {
   std::int32_t rank = -1;
 };
 Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set);
+/// Ranks that have left, as errors name them. Ranks ascend.
+struct Leavers {
+  std::vector<std::int32_t> first;           ///< that left of themselves
+  std::vector<std::int32_t> followers = {};  ///< that are needed, and left because of `first`, which are not needed
+};
 /// Why a submission can never be complete, or a group never be made.
-std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& departed);
+std::string hopeless(const std::string& subject, bool is_group, const Leavers& departed);
 /// Why nothing can be decided any more: the ranks that decide have left.
-std::string nothing_more(const std::vector<std::int32_t>& departed);
+std::string nothing_more(const Leavers& departed);
 /// Why an operation cannot run without these absent ranks: one of them is its root; each rank sends and receives; it is
 /// a product of scaled numbers.
 std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root);
@@ -72,11 +77,11 @@ std::string scaled_product(const std::string& subject, core::CollectiveKind kind
 /// Why a group cannot be made.
 std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent);
 /// Why a join never ends.
-std::string endless(const std::string& join, const std::vector<std::int32_t>& departed);
+std::string endless(const std::string& join, const Leavers& departed);
 /// Why a group cannot be made: this rank is in the largest number of groups.
 std::string too_many_sets(const std::string& subject, std::int32_t rank, std::uint32_t most);
-/// Why this rank ended the job.
-std::string rank_lost(const RankLost& lost);
+/// Why this rank ended the job. `because`: the first cause of its end, which has left; -1: the rank itself.
+std::string rank_lost(const RankLost& lost, std::int32_t because = -1);
 /// "rank 2 does not answer; its process is stopped, or kept from running".
 std::string silence_of(const std::vector<std::int32_t>& silent);
 /// A wait (perhaps for a group to be made) whose question got no answer; `silent`: the ranks that should have answered.

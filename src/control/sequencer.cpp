@@ -85,8 +85,12 @@ struct Sequencer::Impl {
 
   void on(const RankLost& message, Time) {
     if (message.code == ErrorCode::rank_lost && departures.has_departed(message.rank)) return depart(message.rank);
-    log.fault(message.code, message.rank, rank_lost(message));
+    // The sentence of a wait names the ranks for which it waited.
+    const std::int32_t because = message.code == ErrorCode::timeout ? -1 : departures.cause_of(message.rank);
+    log.fault(message.code, because >= 0 ? because : message.rank, rank_lost(message, because));
   }
+
+  void on(const Deserted& message, Time) { departures.desert(message.rank, message.by); }
 
   /// A rank that had left is gone, and the job goes on. Requests of its sets that are not in the log cannot run any
   /// more.
@@ -102,7 +106,7 @@ struct Sequencer::Impl {
     if (departures.has_departed(message.rank)) return;
     departures.leave(message.rank);
     if (departures.have_all_departed()) return close();
-    log.append(RankDeparted{message.rank});
+    log.append(RankDeparted{message.rank, departures.cause_of(message.rank)});
     for (auto& [number, set] : sets.all()) {
       if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
       set.has_departed = true;

@@ -288,7 +288,7 @@ bool ControlLoop::read_log() {
     engine_.sets.on_log(entry);
     if (!engine_.participant.departed().empty()) {
       engine_.sets.close_shortcuts();
-      engine_.messenger.on_departed(engine_.participant.departed(),
+      engine_.messenger.on_departed(engine_.participant.departed(), engine_.participant.causes_of_departures(),
                                     base::now() + base::from_seconds(engine_.settings.latch_timeout_s));
     }
     std::vector<control::Action> actions = std::exchange(actions_, {});  // none is left when one of them throws
@@ -396,7 +396,7 @@ void ControlLoop::on(const control::FailCall& failed) {
 }
 
 void ControlLoop::on(const control::FailLastCalls& failed) {
-  engine_.ending.note_desertion();
+  engine_.note_desertion(engine_.participant.earliest_to_leave(engine_.sets.state_of(failed.set).members));
   for (const OperationPtr& operation : engine_.sets.sequence_of(failed.set).pop_behind(failed.last)) {
     engine_.open.complete(*operation, failed.status);
   }
@@ -405,8 +405,12 @@ void ControlLoop::on(const control::FailLastCalls& failed) {
 void ControlLoop::on(const control::FailSlot& failed) {
   // Moved out: completing the operation frees its entry for the next submission.
   const OperationPtr operation = std::move(engine_.sets.entries[failed.slot].operation);
-  if (core::traits_of(operation->signature->kind).makes_set) engine_.sets.entries.forget(failed.slot);
-  if (failed.status.code() == ErrorCode::rank_lost) engine_.ending.note_desertion();
+  const bool makes_set = core::traits_of(operation->signature->kind).makes_set;
+  const std::vector<std::int32_t> members =
+      makes_set ? operation->signature->ranks : engine_.sets.state_of(operation->entry->set).members;
+  if (makes_set) engine_.sets.entries.forget(failed.slot);
+  if (failed.status.code() == ErrorCode::rank_lost)
+    engine_.note_desertion(engine_.participant.earliest_to_leave(members));
   engine_.open.complete(*operation, failed.status);
 }
 
@@ -436,7 +440,8 @@ void ControlLoop::on(const control::JoinDone& done) {
     const auto place = std::find(set.members.begin(), set.members.end(), done.last);
     operation->outputs.first.last = static_cast<int>(place - set.members.begin());
   }
-  if (done.status.code() == ErrorCode::rank_lost) engine_.ending.note_desertion();
+  if (done.status.code() == ErrorCode::rank_lost)
+    engine_.note_desertion(engine_.participant.earliest_to_leave(set.members));
   engine_.open.complete(*operation, done.status);
 }
 
@@ -497,7 +502,7 @@ void ControlLoop::close_log() {
     engine_.ending.close(Status(ErrorCode::shut_down, "the job was shut down"));
     return;  // what is open ends with the engine
   }
-  engine_.ending.close(Status(ErrorCode::rank_lost, control::nothing_more(engine_.participant.first_to_leave())));
+  engine_.ending.close(Status(ErrorCode::rank_lost, control::nothing_more({engine_.participant.first_to_leave()})));
   for (std::size_t i = engine_.open.size(); i-- > 0;) {
     Operation& operation = engine_.open[i];
     if (operation.is_join || is_negotiating(operation))

@@ -447,7 +447,7 @@ void Driving::check_may_wait() {
 }
 
 void Driving::await_if_deserted(Operation& operation) {
-  if (!engine_.ending.is_deserted()) return;
+  if (!engine_.ending.was_deserted()) return;
   help_until([&] { return engine_.ending.faulted() || operation.done(); }, base::now() + engine_.open.patience.usual);
 }
 

@@ -44,6 +44,19 @@ void Ending::announce_loss(int rank, ErrorCode code, const std::string& reason) 
   to_leader_.add(control::RankLost{rank, code, reason});
 }
 
+void Ending::note_desertion(int by) {
+  deserted_.store(true);
+  if (by < 0 || by == rank_ || faulted()) return;
+  deserted_at_ = base::now();
+  if (deserted_by_.exchange(by) == by) return;
+  to_leader_.add(control::Deserted{rank_, by});
+}
+
+void Ending::go_on() {
+  deserted_by_.store(-1);
+  to_leader_.add(control::Deserted{rank_, -1});
+}
+
 void Ending::record(const Status& status) {
   if (faulted()) return;
   {

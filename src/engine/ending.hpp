@@ -51,11 +51,19 @@ class Ending {
   [[nodiscard]] bool is_stopped() const noexcept { return stopped_.load(std::memory_order_acquire); }
   /// Whether it was not stopped before.
   [[nodiscard]] bool stop() noexcept { return !stopped_.exchange(true); }
-  /// Whether an operation of this rank has failed because another rank has left.
-  [[nodiscard]] bool is_deserted() const noexcept { return deserted_.load(); }
+  /// Whether an operation of this rank has ever failed because another rank has left.
+  [[nodiscard]] bool was_deserted() const noexcept { return deserted_.load(); }
+  /// Whether that is how matters stand: no later operation has succeeded. If this rank ends now, that is why.
+  [[nodiscard]] bool is_deserted() const noexcept { return deserted_by_.load() >= 0; }
 
   // -- the driver: in order
-  void note_desertion() noexcept { deserted_.store(true); }
+  /// An operation of this rank has failed because that rank has left. The world learns of it (control/messages.hpp,
+  /// "First causes").
+  void note_desertion(int by) KOLO_REQUIRES(kDriving);
+  /// An operation that began then has succeeded; it was no send, which may be alone.
+  void note_success(base::Time begun) KOLO_REQUIRES(kDriving) {
+    if (is_deserted() && begun > deserted_at_) go_on();
+  }
   /// This rank submits nothing more.
   void leave() noexcept { leaving_ = true; }
   [[nodiscard]] bool is_leaving() const noexcept { return leaving_; }
@@ -106,6 +114,7 @@ class Ending {
 
  private:
   [[noreturn]] void refuse() const;
+  void go_on() KOLO_REQUIRES(kDriving);
 
   const int rank_;
   const base::Duration announced_for_;
@@ -119,6 +128,8 @@ class Ending {
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> deserted_{false};
+  std::atomic<int> deserted_by_{-1};
+  base::Time deserted_at_{};
   bool leaving_ = false;
   bool closed_ = false;
   Status closed_as_;

@@ -158,7 +158,7 @@ void Engine::stop(const Status& status) {
   state_.ending.abort_due = false;
   state_.recorder->at(base::now());
   state_.recorder->record(recorder::Kind::stopped, 0, 0);
-  state_.recorder->close(left_together() && !state_.ending.is_deserted());
+  state_.recorder->close(left_together() && !state_.ending.was_deserted());
   driving_.end_pass();
   driving_.run_deferred();
 }

@@ -74,6 +74,13 @@ struct EngineState {
   /// Whether a transport wakes the background thread. Any thread.
   [[nodiscard]] bool is_rung() const noexcept { return inter != nullptr && inter->event_fd() >= 0; }
 
+  /// An operation is about to fail because that rank has left. The node's leader hears of it before the program does,
+  /// and so before this rank's process may end because of that.
+  void note_desertion(int by) KOLO_REQUIRES(kDriving) {
+    ending.note_desertion(by);
+    to_leader.post(board);
+  }
+
   // -- constant
   const core::Topology topology;
   const base::Settings settings;

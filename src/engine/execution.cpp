@@ -65,6 +65,7 @@ void Execution::finish(Operation& member, const Status& outcome) {
     engine_.tally.bytes +=
         static_cast<std::uint64_t>(member.buffers[i].elements) * size_of(member.signature->tensors[i].dtype);
   }
+  if (outcome.ok()) engine_.ending.note_success(member.waiting.since);
   engine_.open.complete(member, outcome);
 }
 

@@ -41,6 +41,13 @@ void record_end(recorder::Recorder& recorder, const p2p::Message& message) noexc
                          static_cast<std::uint8_t>(message.status.code()));
 }
 
+/// Because another rank has left. The driver's.
+void record_failure(recorder::Recorder& recorder, const Status& status) {
+  if (status.code() != ErrorCode::rank_lost) return;
+  recorder.record(recorder::Kind::failed, 0, 0, 0, 0, static_cast<std::uint8_t>(status.code()));
+  recorder.sentence(status.message());
+}
+
 }  // namespace
 
 void Messages::make_sent() {
@@ -74,7 +81,10 @@ void Messages::transfer(Span<p2p::Message* const> messages, std::optional<std::c
     give_up(messages);
     throw;
   }
-  if (done) return look_after_others();
+  if (done) {
+    for (const p2p::Message* message : messages) note_ended_here(*message);
+    return look_after_others();
+  }
   wait_for(messages, timeout);
 }
 
@@ -95,6 +105,17 @@ void Messages::give_up(const std::string& reason) {
 /// For want of memory. Those that are done, or have not begun, are left alone.
 void Messages::give_up(Span<p2p::Message* const> messages) {
   for (p2p::Message* message : messages) engine_.messenger.give_up(*message, p2p::no_memory());
+}
+
+/// A message has ended on the thread that made the call, and no driver has seen it: what its end says of other ranks.
+void Messages::note_ended_here(const p2p::Message& message) {
+  const bool says_nothing = message.status.ok() && !engine_.ending.is_deserted();
+  if (says_nothing || engine_.ending.faulted()) return;
+  engine_.driver.take_over();
+  const Driving::HandOver after(driving_);
+  engine_.recorder->at(base::now());
+  note_end(message, base::now());
+  record_failure(*engine_.recorder, message.status);
 }
 
 /// A thread whose messages are done has moved others', or leaves them open.
@@ -126,6 +147,7 @@ void Messages::wait_for(Span<p2p::Message* const> messages, std::optional<std::c
       open[count++] = &operation;
     } else {
       operation.self.reset();
+      note_ended_here(*messages[i]);
     }
   }
   driving_.wait_all(Span<Operation* const>(open.data(), count), std::nullopt);
@@ -199,6 +221,7 @@ void Messages::submit(const std::shared_ptr<MessageOperation>& operation,
   }
   if (!is_open) {
     operation->self.reset();
+    note_ended_here(message);
     bool was_awaited = false;
     operation->complete(message.status, was_awaited);  // nobody has it yet
   }
@@ -278,9 +301,21 @@ bool Messages::take_ended() {
 /// The protocol has done with its message.
 void Messages::end(MessageOperation& operation) {
   const Status& status = operation.message->status;
-  if (status.code() == ErrorCode::rank_lost) engine_.ending.note_desertion();
+  note_end(*operation.message, operation.message->begun);
   if (copies_.keeps(operation, !engine_.ending.faulted() && !engine_.ending.is_stopped())) return;
   complete(operation, status.ok() && operation.lacks_data() ? engine_.ending.end_of_all() : status);
+}
+
+/// What the end of a message that began then says of other ranks. A send may succeed though nobody is there any more.
+void Messages::note_end(const p2p::Message& message, base::Time begun) {
+  const bool sends = message.way == p2p::Message::Way::send;
+  if (message.status.ok() && !sends) engine_.ending.note_success(begun);
+  if (message.status.code() != ErrorCode::rank_lost) return;
+  const int peer = !sends && message.source != p2p::kAny ? message.source : message.peer;
+  static const std::vector<int> kWorld;
+  engine_.note_desertion(peer != p2p::kAny ? peer
+                                           : engine_.participant.earliest_to_leave(
+                                                 message.members != nullptr ? *message.members : kWorld));
 }
 
 void Messages::complete(MessageOperation& operation, const Status& status) {
@@ -288,10 +323,7 @@ void Messages::complete(MessageOperation& operation, const Status& status) {
   const OperationPtr held = std::move(operation.self);
   record_end(*engine_.recorder, *operation.message);
   if (!status.ok()) ++engine_.tally.failures;
-  if (status.code() == ErrorCode::rank_lost) {
-    engine_.recorder->record(recorder::Kind::failed, 0, 0, 0, 0, static_cast<std::uint8_t>(status.code()));
-    engine_.recorder->sentence(status.message());
-  }
+  record_failure(*engine_.recorder, status);
   bool was_awaited = false;
   auto callbacks = operation.complete(status, was_awaited);
   // From here on the caller may destroy the message and its status.

@@ -80,6 +80,7 @@ class Messages {
   void wait_for(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
   void give_up(const std::string& reason);
   void give_up(Span<p2p::Message* const> messages);
+  void note_ended_here(const p2p::Message& message);
   void look_after_others();
   void look_soon();
 
@@ -88,6 +89,7 @@ class Messages {
   bool move_copies() KOLO_REQUIRES(kDriving);
   bool take_ended() KOLO_REQUIRES(kDriving);
   void end(MessageOperation& operation) KOLO_REQUIRES(kDriving);
+  void note_end(const p2p::Message& message, base::Time begun) KOLO_REQUIRES(kDriving);
   void complete(MessageOperation& operation, const Status& status) KOLO_REQUIRES(kDriving);
 
   EngineState& engine_;

@@ -71,7 +71,7 @@ class Reading {
       work_.messages[record.id] = {record.time, record.set, record.round, record.detail != 0};
       break;
     case Kind::message_ended:
-      work_.messages.erase(record.id);
+      end_message(record);
       break;
     case Kind::wait_begun:
       slept_ = sleepers_++ == 0 ? record.time : std::min(slept_, record.time);
@@ -134,6 +134,15 @@ class Reading {
   void note_call(std::uint32_t set, std::uint64_t number) {
     std::uint64_t& last = facts_.calls[set];
     last = std::max(last, number);
+  }
+
+  /// A receive that began after a failure, and got its message, shows that the program has gone on.
+  void end_message(const Record& record) {
+    const auto message = work_.messages.find(record.id);
+    if (message == work_.messages.end()) return;
+    const bool received = record.detail == 0 && !message->second.sends;
+    if (received && message->second.since > facts_.failed_last) facts_.succeeded_last = record.time;
+    work_.messages.erase(message);
   }
 
   /// The name's request is in the log now, or has failed: it has one at a time. Of calls the first. Whether there is

@@ -528,15 +528,28 @@ class Judge {
              std::any_of(facts.failures.begin(), facts.failures.end(),
                          [](const Heard& one) { return static_cast<ErrorCode>(one.code) == ErrorCode::rank_lost; });
     });
-    for (const int rank : deserted) {
-      for (const Heard& failure : of(rank).failures) {
-        if (const int left = rank_blamed_by(failure.sentence, size_); left >= 0) return tell_left(left);
-      }
-    }
+    if (const int left = left_by_first_failure(deserted); left >= 0) return tell_left(left);
     if (!deserted.empty()) {
       if (const int first = first_to_leave(); first >= 0) return tell_left(first);
     }
     return false;
+  }
+
+  /// The rank that has left, as the first failure among these ranks says; -1: none says so. A sentence names the first
+  /// rank of a chain (control/messages.hpp, "First causes"), and a rank that is in the middle of one fails earlier.
+  [[nodiscard]] int left_by_first_failure(const std::vector<int>& ranks) const {
+    int left = -1;
+    std::uint64_t earliest = 0;
+    for (const int rank : ranks) {
+      for (const Heard& failure : of(rank).failures) {
+        const int named = rank_blamed_by(failure.sentence, size_);
+        const std::uint64_t time = time_of(rank, failure.time);
+        if (named < 0 || (left >= 0 && time >= earliest)) continue;
+        left = named;
+        earliest = time;
+      }
+    }
+    return left;
   }
 
   /// Who said itself that it cannot go on.

@@ -51,6 +51,10 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_TRUE(overdue.deadline);
   EXPECT_TRUE(overdue.running);
   EXPECT_EQ(overdue.members, (std::vector<std::int32_t>{2, 900}));
+  const auto deserted = std::get<Deserted>(decode_up(encoded(sample_up()[16])));
+  EXPECT_EQ(deserted.rank, 1023);
+  EXPECT_EQ(deserted.by, 0);
+  EXPECT_EQ(std::get<Deserted>(decode_up(encoded(sample_up()[17]))).by, -1);
   const auto answer = std::get<Answer>(decode_up(encoded(sample_up()[11])));
   EXPECT_TRUE(answer.submitted);
   EXPECT_EQ(answer.doing, Doing::standing);

@@ -296,6 +296,8 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
     return of_relay;
   };
   EXPECT_EQ(up(Departed{2}), begin + "there is no such rank");
+  EXPECT_EQ(up(Deserted{0, 2}), begin + "there is no such rank");
+  EXPECT_EQ(up(Deserted{1, 1}), begin + "a rank was deserted by itself");
   EXPECT_EQ(up(Departed{-1}), begin + "there is no such rank");
   EXPECT_EQ(up(Answer{1, 0, true, Doing::waiting, {7}, std::nullopt}), begin + "there is no such rank");
   EXPECT_EQ(up(Missing{1, {1, 0}}), begin + "ranks do not ascend");
@@ -349,6 +351,8 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(log(BatchAppended{0, {core::kReservedIds}, -2}), begin + "there is no such rank");
   EXPECT_EQ(log(SequenceAppended{0, 1, {}, 2}), begin + "there is no such rank");
   EXPECT_EQ(log(Evicted{7, 1}), begin + "an id was evicted that means nothing");
+  EXPECT_EQ(log(RankDeparted{1, 2}), begin + "there is no such rank");
+  EXPECT_EQ(log(RankDeparted{1, 1}), begin + "a rank has left because of itself");
   EXPECT_EQ(log(RankDeparted{2}), begin + "there is no such rank");
   EXPECT_EQ(up(Joined{2, 0, 0, 0, {}}), begin + "there is no such rank");
   EXPECT_EQ(up(Joined{0, 0, 0, 0, {{"b", 1, 0, {}}, {"a", 1, 0, {}}}}), begin + "names do not ascend");

@@ -676,6 +676,68 @@ TEST_F(SequencerTest, NamesARankWhoseCodeThrew) {
                              "in flight are undefined.");
 }
 
+// Rank 1 leaves, rank 2 ends because of that, and rank 3 because of rank 2: all of it is because of rank 1.
+TEST_F(SequencerTest, NamesTheFirstCauseHoweverManyRanksItPassedThrough) {
+  sequencer.on_message(Departed{1}, now);
+  EXPECT_EQ(only<RankDeparted>(decide()).because, -1);
+  sequencer.on_message(Deserted{2, 1}, now);
+  sequencer.on_message(Departed{2}, now);
+  EXPECT_EQ(only<RankDeparted>(decide()).because, 1);
+  sequencer.on_message(Deserted{3, 2}, now);
+  sequencer.on_message(RankLost{3, ErrorCode::rank_lost, "its process has ended"}, now);
+  const auto faulted = only<Faulted>(decide());
+  EXPECT_EQ(faulted.rank, 1);
+  EXPECT_EQ(faulted.message, "rank 1 has left the job, and because of that rank 3 was lost: its process has ended. "
+                             "The contents of the buffers in flight are undefined.");
+}
+
+TEST_F(SequencerTest, NamesTheFirstCauseOfAnExceptionToo) {
+  sequencer.on_message(Departed{1}, now);
+  decide();
+  sequencer.on_message(Deserted{2, 1}, now);
+  sequencer.on_message(RankLost{2, ErrorCode::user_exception, "no such file"}, now);
+  const auto faulted = only<Faulted>(decide());
+  EXPECT_EQ(faulted.rank, 1);
+  EXPECT_EQ(faulted.message,
+            "rank 1 has left the job, and because of that rank 2 left the job because of an exception: no such file. "
+            "The contents of the buffers in flight are undefined.");
+}
+
+TEST_F(SequencerTest, BlamesNobodyForARankThatHasGoneOn) {
+  sequencer.on_message(Departed{1}, now);
+  decide();
+  sequencer.on_message(Deserted{2, 1}, now);
+  sequencer.on_message(Deserted{2, -1}, now);
+  sequencer.on_message(RankLost{2, ErrorCode::user_exception, "no such file"}, now);
+  EXPECT_EQ(only<Faulted>(decide()).rank, 2);
+}
+
+TEST_F(SequencerTest, BlamesNobodyWhoHasNotLeft) {
+  sequencer.on_message(Deserted{2, 1}, now);
+  sequencer.on_message(Departed{2}, now);
+  EXPECT_EQ(only<RankDeparted>(decide()).because, -1);
+  sequencer.on_message(Deserted{1, 2}, now);
+  sequencer.on_message(Deserted{2, 1}, now);  // it has left, and its cause is what it was
+  sequencer.on_message(Departed{1}, now);
+  EXPECT_EQ(only<RankDeparted>(decide()).because, 2);
+}
+
+TEST_F(SequencerTest, SaysOfACallWhoMadeARankLeaveThatItNeeds) {
+  sequencer.on_message(Departed{1}, now);
+  sequencer.on_message(Deserted{2, 1}, now);
+  sequencer.on_message(Departed{2}, now);
+  decide();
+  Overdue question{3, 0, "pair", 1, 0, false};
+  question.members = {2, 3};
+  sequencer.on_message(question, now);
+  const auto query = only<Query>(decide());
+  for (const int rank : {0, 3})
+    sequencer.on_message(Missing{query.query, rank == 0 ? std::vector<int>{2} : std::vector<int>{}}, now);
+  EXPECT_EQ(
+      only<Failed>(decide()).message,
+      "rank 1 has shut down, and rank 2 because of that; rank 2 will not ask for group \"pair\" of ranks 2 and 3.");
+}
+
 TEST_F(SequencerTest, HasAllPushWhenOneIsStarved) {
   sequencer.on_message(Starved{2}, now);
   static_cast<void>(only<Push>(decide()));

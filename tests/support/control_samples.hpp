@@ -55,7 +55,9 @@ inline std::vector<UpMessage> sample_up() {
                         {{255, kMost, sample_signature()},
                          {1, 2},
                          {0, 1, std::nullopt, {{sample_signature(), {0, 2}}, {core::Signature{}, {1}}}}},
-                        7}};
+                        7},
+          Deserted{1023, 0},
+          Deserted{0, -1}};
 }
 
 /// One of each kind.
@@ -71,7 +73,7 @@ inline std::vector<LogEntry> sample_log() {
           Stalled{1, "z", kWaited, {4, 5}, {4, 5, 6}, false, kMost, core::CollectiveKind::barrier, true},
           SetAdded{1, core::kFirstRow, 2, {1, 0}, "add"},
           SetRemoved{1},
-          RankDeparted{6},
+          RankDeparted{6, 1023},
           Faulted{ErrorCode::timeout, -1, "too late"},
           Closed{},
           Push{},

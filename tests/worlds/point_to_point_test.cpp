@@ -356,6 +356,53 @@ TEST(PointToPoint, WhatALeavingRankHasSentIsReceivedAndThenNoMore) {
   }
 }
 
+// Rank 1 leaves, rank 2's receive fails, and its exception ends rank 2: rank 0 hears of rank 1.
+TEST(PointToPoint, TheFirstToLeaveIsNamedHoweverManyRanksItPassedThrough) {
+  for (const int per_node : {0, 1, 2}) {
+    const auto ranks = [] {
+      int x = 0;
+      if (kolo::rank() == 1) return;
+      if (kolo::rank() == 2) {
+        EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(&x, {1}), 1); }),
+                  "recv of up to 1 element of int32 from rank 1 with any tag: rank 1 has left the job");
+        throw std::runtime_error("no data");
+      }
+      EXPECT_EQ(
+          sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(&x, {1}), 2); }),
+          "recv of up to 1 element of int32 from rank 2 with any tag: rank 1 has left the job, and rank 2 because "
+          "of that");
+      EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [] { kolo::barrier(); }),
+                "rank 1 has shut down and will not submit unnamed call number 1.");
+    };
+    EXPECT_EQ(sentence_of(ErrorCode::user_exception,
+                          [&] {
+                            kolo::run_local(3, ranks,
+                                            kolo::Options{}
+                                                .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
+                                                .with_setting("KOLO_LATCH_TIMEOUT_S", "1"));
+                          }),
+              "rank 2: no data");
+  }
+}
+
+// A rank that gets over a message that fails, and goes on, ends later for a reason of its own.
+TEST(PointToPoint, ARankThatWentOnIsNamedForItsOwnException) {
+  const auto ranks = [] {
+    int x = 0;
+    if (kolo::rank() == 1) return;
+    if (kolo::rank() == 2) {
+      sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(&x, {1}), 1); });
+      kolo::recv(kolo::view(&x, {1}), 0);
+      throw std::runtime_error("no data");
+    }
+    kolo::send(kolo::const_view(&x, {1}), 2);
+    EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { kolo::recv(kolo::view(&x, {1}), 2); }),
+              "rank 2 left the job because of an exception: its code threw: no data. The contents of the buffers in "
+              "flight are undefined.");
+  };
+  EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { kolo::run_local(3, ranks); }), "rank 2: no data");
+}
+
 TEST(PointToPoint, ARankThatDiesIsNamed) {
   for (const int per_node : {0, 1, 2}) {
     const auto run = [&] {

@@ -200,8 +200,14 @@ void read(Reader& r, SetAdded& m) {
 void write(Writer& w, const SetRemoved& m) { w.number(m.set); }
 void read(Reader& r, SetRemoved& m) { m.set = r.number_of<core::SetId>(); }
 
-void write(Writer& w, const RankDeparted& m) { w.signed_number(m.rank); }
-void read(Reader& r, RankDeparted& m) { m.rank = r.rank(); }
+void write(Writer& w, const RankDeparted& m) {
+  w.signed_number(m.rank);
+  w.signed_number(m.because);
+}
+void read(Reader& r, RankDeparted& m) {
+  m.rank = r.rank();
+  m.because = r.rank();
+}
 
 void write(Writer& w, const RankJoined& m) {
   w.number(m.set);

@@ -140,6 +140,15 @@ void read(Reader& r, Departed& m) {
   });
 }
 
+void write(Writer& w, const Deserted& m) {
+  w.signed_number(m.rank);
+  w.signed_number(m.by);
+}
+void read(Reader& r, Deserted& m) {
+  m.rank = r.rank();
+  m.by = r.rank();
+}
+
 void write(Writer& w, const Starved& m) { w.signed_number(m.rank); }
 void read(Reader& r, Starved& m) { m.rank = r.rank(); }
 

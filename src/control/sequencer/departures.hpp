@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which ranks have left, and which of these an error names. A rank that has left submits nothing more; a rank that has
-// *gone* has left, and its process has ended or cannot be reached. A rank never comes back.
+// *gone* has left, and its process has ended or cannot be reached. A rank never comes back. Of a rank whose end is the
+// consequence of another one's, that one is named (control/messages.hpp, "First causes").
 #pragma once
 
 #include <algorithm>
@@ -9,12 +10,15 @@
 #include <iterator>
 #include <vector>
 
+#include "control/sentences.hpp"
+
 namespace kolo::control::sequencer {
 
 class Departures {
  public:
   explicit Departures(int size)
-      : departed_(static_cast<std::size_t>(size), false), gone_(static_cast<std::size_t>(size), false) {}
+      : departed_(static_cast<std::size_t>(size), false), gone_(static_cast<std::size_t>(size), false),
+        causes_(static_cast<std::size_t>(size), -1) {}
 
   [[nodiscard]] bool has_departed(std::int32_t rank) const { return departed_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool has_gone(std::int32_t rank) const { return gone_[static_cast<std::size_t>(rank)]; }
@@ -35,8 +39,17 @@ class Departures {
   void leave(std::int32_t rank) { departed_[static_cast<std::size_t>(rank)] = true; }
   void go(std::int32_t rank) { gone_[static_cast<std::size_t>(rank)] = true; }
 
+  /// An operation of `rank` has failed because `by` has left; -1: that is over.
+  void desert(std::int32_t rank, std::int32_t by) {
+    if (has_departed(rank) || (by >= 0 && !has_departed(by))) return;
+    const std::int32_t cause = by < 0 ? -1 : root_of(by);
+    causes_[static_cast<std::size_t>(rank)] = cause == rank ? -1 : cause;
+  }
+  /// The first cause of a rank's end; -1: the rank itself.
+  [[nodiscard]] std::int32_t cause_of(std::int32_t rank) const { return causes_[static_cast<std::size_t>(rank)]; }
+
   /// Those of these ranks (which have all left) that an error names: the ranks that left first. Ranks ascend.
-  [[nodiscard]] std::vector<std::int32_t> first_of(const std::vector<std::int32_t>& ranks) {
+  [[nodiscard]] Leavers first_of(const std::vector<std::int32_t>& ranks) {
     if (first_to_leave_.empty()) {
       for (std::size_t rank = 0; rank < departed_.size(); ++rank) {
         if (departed_[rank]) first_to_leave_.push_back(static_cast<std::int32_t>(rank));
@@ -45,19 +58,37 @@ class Departures {
     std::vector<std::int32_t> culprits;
     std::set_intersection(ranks.begin(), ranks.end(), first_to_leave_.begin(), first_to_leave_.end(),
                           std::back_inserter(culprits));
-    return culprits;
+    return leavers_of(culprits, ranks);
   }
   /// The ranks that had left when the first submission failed because of it, ascending. A rank that leaves later
   /// usually does so because of them, and is not named.
-  [[nodiscard]] const std::vector<std::int32_t>& first() const noexcept { return first_to_leave_; }
+  [[nodiscard]] Leavers first() const { return leavers_of(first_to_leave_, first_to_leave_); }
 
  private:
+  [[nodiscard]] std::int32_t root_of(std::int32_t rank) const {
+    const std::int32_t cause = cause_of(rank);
+    return cause < 0 ? rank : cause;
+  }
+  /// The first causes of these, of which `needed` are awaited.
+  [[nodiscard]] Leavers leavers_of(const std::vector<std::int32_t>& ranks,
+                                   const std::vector<std::int32_t>& needed) const {
+    Leavers leavers;
+    for (const std::int32_t rank : ranks) {
+      const std::int32_t root = root_of(rank);
+      leavers.first.push_back(root);
+      if (!std::binary_search(needed.begin(), needed.end(), root)) leavers.followers.push_back(rank);
+    }
+    std::sort(leavers.first.begin(), leavers.first.end());
+    leavers.first.erase(std::unique(leavers.first.begin(), leavers.first.end()), leavers.first.end());
+    return leavers;
+  }
   static bool any_of(const std::vector<std::int32_t>& ranks, const std::vector<bool>& marked) {
     return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t r) { return marked[static_cast<std::size_t>(r)]; });
   }
 
   std::vector<bool> departed_;
   std::vector<bool> gone_;
+  std::vector<std::int32_t> causes_;          ///< of each rank's end; -1: itself
   std::vector<std::int32_t> first_to_leave_;  ///< empty: no submission has failed yet
 };
 

@@ -40,9 +40,9 @@ class Failures {
   }
   /// Fails a submission that these ranks will never make, because they have left.
   void give_up(const Request& request, const std::vector<std::int32_t>& absent) {
-    const std::vector<std::int32_t> culprits = departures_.first_of(absent);
+    const Leavers culprits = departures_.first_of(absent);
     const bool is_group = !request.members.empty();
-    hopeless_rounds_[request.key()] = {request.round, culprits.empty()
+    hopeless_rounds_[request.key()] = {request.round, culprits.first.empty()
                                                           ? nothing_more(departures_.first())
                                                           : hopeless(sets_.subject_of(request), is_group, culprits)};
     fail_hopeless(request);

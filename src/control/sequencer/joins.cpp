@@ -97,8 +97,9 @@ void Joins::end_join_without(Set& set) {
   const std::vector<std::int32_t> absent = departures_.departed_of(set.members);
   naming_.fail_newcomers(set.number);
   batches_.desert(set);
-  const std::vector<std::int32_t> culprits = departures_.first_of(absent);
-  const std::string why = culprits.empty() ? nothing_more(departures_.first()) : endless(join_of(set.words), culprits);
+  const Leavers culprits = departures_.first_of(absent);
+  const std::string why =
+      culprits.first.empty() ? nothing_more(departures_.first()) : endless(join_of(set.words), culprits);
   log_.append(JoinEnded{set.number, -1, 0, ErrorCode::rank_lost, why, set.sequence.last()});
   forget_join(set);
   questions_.fail_questions();

@@ -208,11 +208,16 @@ void Messenger::on_set_gone(std::uint64_t set) {
   update();
 }
 
-void Messenger::on_departed(const std::vector<std::int32_t>& ranks, base::Time until) {
+void Messenger::on_departed(const std::vector<std::int32_t>& ranks, const std::map<std::int32_t, std::int32_t>& because,
+                            base::Time until) {
   const base::MutexLock lock(mutex_);
   if (ranks.size() == departed_) return;
   departed_ = ranks.size();
-  for (const std::int32_t rank : ranks) protocol_.on_departed(rank, routes_.is_here(rank) ? base::Time::min() : until);
+  for (const std::int32_t rank : ranks) {
+    const auto cause = because.find(rank);
+    protocol_.on_departed(rank, routes_.is_here(rank) ? base::Time::min() : until,
+                          cause == because.end() ? -1 : cause->second);
+  }
   update();
 }
 

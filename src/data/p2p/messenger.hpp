@@ -19,6 +19,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -94,7 +95,9 @@ class Messenger {
   void on_set(std::uint64_t set);
   void on_set_gone(std::uint64_t set);
   /// Ranks that have left, ascending; more and more. What they have sent from other nodes may come until then.
-  void on_departed(const std::vector<std::int32_t>& ranks, base::Time until);
+  /// `because`: the first causes of those of `ranks` that have left because of another one's end.
+  void on_departed(const std::vector<std::int32_t>& ranks, const std::map<std::int32_t, std::int32_t>& because,
+                   base::Time until);
   void close(const Status& status);
 
  private:

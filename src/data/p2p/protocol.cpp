@@ -31,12 +31,12 @@ void Protocol::start_send(Message& send) {
   sending_.give_id(send);
   if (!send.is_late) send.there = send.bytes;
   if (send.peer == rank_) return send_to_self(send);
-  if (departed_.count(send.peer) > 0) return open_.end(send, has_departed(send));
+  if (departed_.has(send.peer)) return open_.end(send, has_departed(send, departed_));
   sending_.start(send);
 }
 
 bool Protocol::try_send(const Message& send) {
-  if (!closed_.ok() || send.is_late || send.peer == rank_ || departed_.count(send.peer) > 0) return false;
+  if (!closed_.ok() || send.is_late || send.peer == rank_ || departed_.has(send.peer)) return false;
   return sending_.try_send(send);
 }
 
@@ -86,7 +86,7 @@ void Protocol::keep(Arrival arrival) {
 /// Of what is behind the frames that were taken, an open message may wait for its own alone.
 bool Protocol::wants(int source) const noexcept {
   if (matching_.kept().bytes < limits_.of_rank || matching_.kept_of(source).bytes < limits_.of_rank) return true;
-  if (departed_.count(source) > 0) return true;  // it sends nothing more
+  if (departed_.has(source)) return true;  // it sends nothing more
   return std::any_of(open_.begin(), open_.end(),
                      [source](const Message* message) { return message->peer == source || message->peer == kAny; });
 }
@@ -94,7 +94,7 @@ bool Protocol::wants(int source) const noexcept {
 void Protocol::start_receive(Message& receive) {
   const std::optional<Arrival> arrival = matching_.post(receive);
   if (!arrival) {
-    if (!departed_.empty()) receive_nothing_from(receive.peer);
+    if (!departed_.until.empty()) receive_nothing_from(receive.peer);
   } else if (arrival->own != nullptr) {
     take_own(receive, *arrival->own, arrival->frame);
   } else if (arrival->frame.kind == FrameKind::whole) {
@@ -182,15 +182,18 @@ bool Protocol::is_gone(std::uint64_t set) const { return set != 0 && set <= last
 
 /// What the rank has said last comes first: it may have taken a message. This rank hears of itself, too, and waits for
 /// the others as before.
-void Protocol::on_departed(int rank, base::Time until) {
-  if (rank == rank_ || !closed_.ok() || !departed_.emplace(rank, until).second) return;
+void Protocol::on_departed(int rank, base::Time until, int because) {
+  if (rank == rank_ || !closed_.ok() || !departed_.until.emplace(rank, until).second) return;
+  if (because >= 0) departed_.because.emplace(rank, because);
+  if (departed_.first < 0) departed_.first = rank;
   const bool is_here = until == base::Time::min();
   while (is_here && channels_.take(*this)) {
   }
   const std::vector<Message*> open = open_.all();
   for (Message* message : open) {
-    if (message->way == Message::Way::send && message->peer == rank) give_up(*message, has_departed(*message));
-    if (message->is_withdrawn && message->source == rank) give_up(*message, has_departed(*message));
+    if (message->way == Message::Way::send && message->peer == rank)
+      give_up(*message, has_departed(*message, departed_));
+    if (message->is_withdrawn && message->source == rank) give_up(*message, has_departed(*message, departed_));
   }
   receiving_.end_unasked(rank);
   sending_.drop(rank);
@@ -226,7 +229,7 @@ void Protocol::receive_nothing_from(int rank) {
   }
   for (Message* receive : lost) {
     matching_.remove(*receive);
-    open_.end(*receive, has_departed(*receive));
+    open_.end(*receive, has_departed(*receive, departed_));
   }
 }
 
@@ -346,7 +349,7 @@ void Protocol::expire(base::Time now) {
   if (now < open_.next_due()) return;
   open_.note_wait();
   open_.forget_due();
-  for (const auto& [rank, until] : departed_) {
+  for (const auto& [rank, until] : departed_.until) {
     if (now >= until) {
       on_silent(rank);
     } else {

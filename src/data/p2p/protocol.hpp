@@ -23,6 +23,7 @@
 
 #include "base/clock.hpp"
 #include "data/p2p/channels.hpp"
+#include "data/p2p/departures.hpp"
 #include "data/p2p/frame.hpp"
 #include "data/p2p/matching.hpp"
 #include "data/p2p/message.hpp"
@@ -65,8 +66,8 @@ class Protocol final : private FrameHandler {
   void on_set(std::uint64_t set);
   void on_set_gone(std::uint64_t set);
   /// A rank has left the job, and sends nothing more. What it has sent may come until then; `Time::min()`: all of it is
-  /// in the channel.
-  void on_departed(int rank, base::Time until);
+  /// in the channel. `because`: the rank whose end led to that; -1: none.
+  void on_departed(int rank, base::Time until, int because = -1);
 
   /// Moves what can be moved; whether anything was.
   bool progress();
@@ -109,8 +110,8 @@ class Protocol final : private FrameHandler {
   const int size_;
   Channels& channels_;
   const KeptLimits limits_;
-  std::map<int, base::Time> departed_;  // until when something may come from ranks that have left
-  std::unordered_set<int> silent_;      // of those: nothing more comes
+  Departures departed_;
+  std::unordered_set<int> silent_;  // of those: nothing more comes
   OpenMessages open_;
   Sending sending_;
   Receiving receiving_;

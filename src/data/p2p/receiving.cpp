@@ -68,7 +68,7 @@ void Receiving::end_unasked(int rank) {
     if (found == incoming_.end()) continue;
     Message& receive = *found->second;
     incoming_.erase(found);
-    open_.end(receive, has_departed(receive));
+    open_.end(receive, has_departed(receive, departed_));
   }
 }
 
@@ -134,7 +134,7 @@ Receiving::Reading Receiving::read_piece(Message& receive, std::uint64_t& budget
 /// it has left the job, this rank hears that from the log.
 void Receiving::await_reason(Message& receive) {
   end_reading(receive);
-  if (departed_.count(receive.source) > 0) return open_.end(receive, has_departed(receive));
+  if (departed_.has(receive.source)) return open_.end(receive, has_departed(receive, departed_));
   receive.is_withdrawn = true;
   incoming_[{receive.source, receive.id}] = &receive;
 }

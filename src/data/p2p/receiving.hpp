@@ -12,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "data/p2p/channels.hpp"
+#include "data/p2p/departures.hpp"
 #include "data/p2p/frame.hpp"
 #include "data/p2p/message.hpp"
 #include "data/p2p/open_messages.hpp"
@@ -26,8 +27,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
 class Receiving {
  public:
   /// `departed`: ranks that have left the job. What is referred to outlives it.
-  Receiving(Channels& channels, OpenMessages& open, Sending& sending,
-            const std::map<int, base::Time>& departed) noexcept
+  Receiving(Channels& channels, OpenMessages& open, Sending& sending, const Departures& departed) noexcept
       : channels_(channels), open_(open), sending_(sending), departed_(departed) {}
 
   /// The receive has its message, which was announced: asks for the data, or begins to read it.
@@ -60,7 +60,7 @@ class Receiving {
   Channels& channels_;
   OpenMessages& open_;
   Sending& sending_;
-  const std::map<int, base::Time>& departed_;
+  const Departures& departed_;
   std::map<Key, Message*> incoming_;  // receives whose data comes in parts
   std::vector<Message*> reading_;     // receives that read the sender's memory
 };

@@ -13,6 +13,7 @@ namespace {
 std::string rank_of(const Message& message, int rank) {
   if (message.members == nullptr) return "rank " + std::to_string(rank);
   const auto found = std::find(message.members->begin(), message.members->end(), rank);
+  if (found == message.members->end()) return "rank " + std::to_string(rank) + " of the world";
   return "rank " + std::to_string(found - message.members->begin());
 }
 
@@ -119,10 +120,13 @@ Status expired(const Message& message, const std::vector<int>& cycle) {
   return failed(ErrorCode::expired, message, cycle.empty() ? why : why + cycle_text(message, cycle));
 }
 
-Status has_departed(const Message& message) {
+Status has_departed(const Message& message, const Departures& departures) {
   const int rank = message.source == kAny ? message.peer : message.source;
-  return failed(ErrorCode::rank_lost, message,
-                rank == kAny ? "all other ranks have left the job" : rank_of(message, rank) + " has left the job");
+  const int cause = departures.cause_of(rank == kAny ? departures.first : rank);
+  std::string text = rank_of(message, cause) + " has left the job";
+  if (rank == kAny) text = "all other ranks have left the job; the first was " + rank_of(message, cause);
+  if (rank != kAny && rank != cause) text += ", and " + rank_of(message, rank) + " because of that";
+  return failed(ErrorCode::rank_lost, message, text);
 }
 
 Status hangs_while_it_writes(int rank) {

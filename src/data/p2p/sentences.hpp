@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/p2p/departures.hpp"
 #include "data/p2p/message.hpp"
 
 namespace kolo::p2p {
@@ -30,8 +31,9 @@ Status cancelled(const Message& receive);
 std::string waits_long(const Message& message, const std::vector<int>& cycle);
 /// Its deadline has passed. `cycle`: ranks of the world that wait for each other, this one first, or none.
 Status expired(const Message& message, const std::vector<int>& cycle);
-/// The rank that it needs has left the job, or all have that it could come from.
-Status has_departed(const Message& message);
+/// The rank that it needs has left the job, or all have that it could come from: "rank 2 has left the job", and where
+/// that is the consequence of another rank's end "rank 1 has left the job, and rank 2 because of that".
+Status has_departed(const Message& message, const Departures& departures);
 
 /// What ends the job: that rank hung while it wrote into this one's memory.
 Status hangs_while_it_writes(int rank);

@@ -769,7 +769,8 @@ TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
     network[0].on_departed(2, until);
     network[0].expire(base::now());
     EXPECT_EQ(any.message.status.message(),
-              "recv of up to 4 elements of uint8 from any rank with tag 8: all other ranks have left the job");
+              "recv of up to 4 elements of uint8 from any rank with tag 8: all other ranks have left the job; the "
+              "first was rank 1");
   }
 }
 
@@ -796,7 +797,8 @@ TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
   network[0].start(last.message);
   network[0].on_departed(2, base::Time::min());
   EXPECT_EQ(last.message.status.message(),
-            "recv of up to 4 elements of uint8 from any rank with tag 7: all other ranks have left the job");
+            "recv of up to 4 elements of uint8 from any rank with tag 7: all other ranks have left the job; the first "
+            "was rank 1");
 }
 
 TEST(Protocol, ReadsMessagesInTurns) {
