@@ -211,8 +211,9 @@ class KOLO_API CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   /// `wait()`, then begins to save. Collective; returns when all ranks have compared what they must hold alike, by a
-  /// hash, and have copied what they write: about 1/size of that, and this rank's pieces. Throws `Error`: what `wait` throws (then nothing was begun),
-  /// what `save_checkpoint` throws for bad lists, and out_of_memory if a rank has no memory for the copy.
+  /// hash, and have copied what they write: about 1/size of that, and this rank's pieces. Throws `Error`: what `wait`
+  /// throws (then nothing was begun), what `save_checkpoint` throws for bad lists, and out_of_memory if a rank has no
+  /// memory for the copy.
   template <class Optimizer>
   void save(const std::string& path, Span<const Parameter> parameters, Optimizer& optimizer,
             const CheckpointOptions& options = {}) {
