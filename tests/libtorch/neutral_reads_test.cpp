@@ -278,7 +278,8 @@ void read_all(const Folder& folder, const Scenario& scenario, const Form& form, 
 void load_all(const Folder& folder, const Scenario& scenario, const Form& saved, int ranks, const Form& form,
               Count& count) {
   const bool is_same = saved.stage == form.stage && ranks == kolo::size();
-  for (const int from : is_same ? std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10} : std::vector<int>{0, 1, 6}) {
+  const bool is_usual = form.stage == -1 || form.stage == 1;
+  for (int from = is_same ? 0 : 1; from <= kSteps; from += is_same && is_usual ? 1 : 5) {
     const bool has_late = !scenario.adds_late || from > kLate;
     if (form.stage >= 0 && !has_late) continue;  // it cannot take the group in
     Training training(scenario.of, form, scenario.adds_late, has_late, 7);
