@@ -123,8 +123,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "whether the tensor is reduced where it lies or in a buffer, and why."},
     {"KOLO_RECORDER", &S::recorder, Type::text, 0, 0, kOwn, "",
      "The directory in which each rank records what it does, for `kolo-why`; `off`: nothing is recorded. Empty: `kolo` "
-     "in the user's runtime directory (`XDG_RUNTIME_DIR`), else `kolo-<uid>` in `TMPDIR` or `/tmp`. The newest 16 jobs "
-     "that did not end in order are kept."},
+     "in the user's runtime directory (`XDG_RUNTIME_DIR`), else `kolo-<uid>` in `TMPDIR` if that is a folder, else in "
+     "`/tmp`. The newest 16 jobs that did not end in order are kept."},
     {"KOLO_TIMELINE", &S::timeline, Type::text, 0, 0, kShared, "HOROVOD_TIMELINE",
      "The file of a timeline of all ranks, which opens in Perfetto (docs/looking.md). Empty: none."},
     {"KOLO_CHECK_NAN", &S::check_nan, Type::boolean, 0, 0, kShared, "",
