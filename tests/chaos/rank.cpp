@@ -7,8 +7,12 @@
 //   FOLDER    where the facts go (facts.hpp)
 //   RANK      the variable that tells this rank's place (OMPI_COMM_WORLD_RANK)
 //   KIND      kill, stop, slow (stopped and let go after PAUSE_MS), return, exit, throw,
-//             absent (its program does nothing any more), mismatch (its tensor has another shape than the others')
-//   STYLE     session (a kolo::Session), calls (kolo::init and kolo::shutdown)
+//             absent (its program does nothing any more), mismatch (its tensor has another shape than the others'),
+//             leave (it calls kolo::shutdown, and returns)
+//   PHASE     of `messages`, after the first step the ranks do nothing but send and receive (exchanges.hpp)
+//   STYLE     session (a kolo::Session), calls (kolo::init and kolo::shutdown); how survivors end that are told of
+//             an error: they leave in order, but for: escape (a session that the error's exception destroys), abort (as
+//             an exception that nobody catches; a node's first rank, which the others hear of the job by, as `escape`)
 //   NAME=...  variables that Kolo shall see
 //
 // A process of its own waits for the rank and notes what became of it, before it ends in the same way: mpirun's opinion
@@ -34,6 +38,7 @@
 #include <kolo/kolo.hpp>
 
 #include "base/settings.hpp"
+#include "exchanges.hpp"
 #include "facts.hpp"
 #include "leftovers.hpp"
 #include "tests/soak/plan.hpp"
@@ -55,6 +60,8 @@ struct Flags {
   kolo::chaos::Fate fate;
   std::chrono::milliseconds pause{0};
   bool session = false;
+  bool escapes = false;  ///< the error's exception destroys the session,
+  bool aborts = false;   ///< or ends the process
 };
 
 constexpr int kArguments = 12;
@@ -75,7 +82,10 @@ Flags parse(int argc, char** argv) {
   flags.fate.event = number(8);
   flags.fate.delay = std::chrono::microseconds(number(9));
   flags.pause = std::chrono::milliseconds(number(10));
-  flags.session = std::string(argv[11]) == "session";
+  const std::string style = argv[11];
+  flags.session = style != "calls";
+  flags.escapes = style == "escape" || style == "abort";
+  flags.aborts = style == "abort";
   for (int i = kArguments; i < argc; ++i) {
     const std::string variable = argv[i];
     const std::size_t equals = variable.find('=');
@@ -124,6 +134,12 @@ std::uint64_t step_of_disagreement(const Flags& flags) {
 void run_steps(const Flags& flags, kolo::soak::Rank& rank, Victim& victim, const kolo::soak::Limits& limits) {
   for (std::uint64_t number = 0; number < flags.steps; ++number) {
     if (number <= 1) victim.enter(number == 0 ? Phase::first_step : Phase::step);
+    if (number == 1 && flags.fate.phase == Phase::messages) {
+      rank.finish();
+      victim.enter(Phase::messages);
+      kolo::chaos::exchange_messages(flags.seed, [&victim] { victim.event(); });
+      return kolo::barrier();  // a soak's rank that has finished makes no more steps
+    }
     // Ranks wait for each other here, so that all survivors are told of what happened before.
     if (number + 1 == flags.steps) {
       kolo::barrier();
@@ -161,6 +177,9 @@ int note(const kolo::Error& error, const Victim& victim, Facts& facts) {
   return kolo::chaos::kStatusOfTold;
 }
 
+/// Destroys the session of a rank that has been told.
+struct Told {};
+
 void note_end(Victim& victim, Facts& facts) {
   facts.note("LEFT");
   for (const std::string& one : kolo::chaos::leftovers()) facts.note("HOLDS " + one);
@@ -193,9 +212,16 @@ int run_with_session(const Flags& flags, Victim& victim, Facts& facts) {
       train(flags, victim, facts);
     } catch (const kolo::Error& error) {             // caught inside the session, so that it is left in order
       if (flags.fate.kind == Kind::disagree) throw;  // but a job that leaves in order leaves no recorders
+      if (flags.escapes) {
+        note(error, victim, facts);
+        if (flags.aborts && kolo::local_rank() != 0) std::abort();
+        throw Told{};
+      }
       status = note(error, victim, facts);
     }
     victim.enter(Phase::shutdown);
+  } catch (const Told&) {
+    status = kolo::chaos::kStatusOfTold;
   } catch (const kolo::Error& error) {
     status = note(error, victim, facts);
   }

@@ -13,13 +13,15 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/context.hpp>
 
 namespace kolo::chaos {
 namespace {
 
-constexpr std::array<const char*, 8> kPhases = {"before", "mpi_init",  "init",     "first_step",
-                                                "step",   "last_step", "shutdown", "after"};
-constexpr std::array<const char*, 8> kKinds = {"kill", "stop", "slow", "return", "exit", "throw", "absent", "mismatch"};
+constexpr std::array<const char*, 9> kPhases = {"before",   "mpi_init",  "init",     "first_step", "step",
+                                                "messages", "last_step", "shutdown", "after"};
+constexpr std::array<const char*, 9> kKinds = {"kill",  "stop",   "slow",     "return", "exit",
+                                               "throw", "absent", "mismatch", "leave"};
 
 template <class Names>
 std::size_t index_of(const Names& names, const std::string& text) {
@@ -84,6 +86,9 @@ void Victim::strike() {
   case Kind::slow:  // the process that watches us lets us go on
     ::kill(::getpid(), SIGSTOP);
     break;
+  case Kind::leave:
+    kolo::shutdown();
+    throw Leave{};
   case Kind::give_back:
     throw Leave{};
   case Kind::exit:

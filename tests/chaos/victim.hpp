@@ -13,8 +13,8 @@
 
 namespace kolo::chaos {
 
-enum class Phase : int { before, mpi_init, init, first_step, step, last_step, shutdown, after };
-enum class Kind { kill, stop, slow, give_back, exit, raise, stay_away, disagree };
+enum class Phase : int { before, mpi_init, init, first_step, step, messages, last_step, shutdown, after };
+enum class Kind { kill, stop, slow, give_back, exit, raise, stay_away, disagree, leave };
 
 [[nodiscard]] const char* to_string(Phase phase) noexcept;
 [[nodiscard]] Phase phase_of(const std::string& text);
@@ -26,7 +26,7 @@ constexpr int kStatusOfException = 4;
 constexpr int kStatusOfTold = 10;
 constexpr int kStatusOfWrong = 11;
 
-/// Unwinds to main, which returns.
+/// Unwinds to main, which returns. The kind `leave` has called kolo::shutdown before.
 struct Leave {};
 /// What the program itself throws in the kind `raise`.
 struct OwnFailure : std::runtime_error {

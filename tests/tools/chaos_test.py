@@ -57,7 +57,27 @@ class Plans(unittest.TestCase):
                 self.assertEqual(one.delay_us, 0)
 
 
+    def test_runs_amid_messages_meet_every_end_in_small_worlds(self):
+        for first in (1, 123456789012):
+            plans = [plan.plan_of(seed, cells=plan.CELLS_OF_MESSAGES) for seed in range(first, first + 100)]
+            self.assertEqual({(one.phase, one.kind) for one in plans}, set(plan.CELLS_OF_MESSAGES))
+            self.assertEqual({one.style for one in plans}, {"calls", "session", "escape", "abort"})
+            for one in plans:
+                self.assertIn(one.ranks, (2, 3, 4))
+                self.assertIn(one.victim, range(one.ranks))
+                self.assertEqual(sum(one.nodes, []), list(range(one.ranks)))
+
+
 class Naming(unittest.TestCase):
+    def test_ranks_in_the_middle_of_a_chain_are_not_blamed(self):
+        first = run(kind="leave", victim=1)
+        recv = "recv of up to 3 elements of int32 from rank 2 with tag 1: "
+        for sentence in (recv + "rank 1 has left the job, and rank 2 because of that",
+                         "rank 1 has shut down, and rank 2 because of that; rank 2 will not submit tensor \"w\".",
+                         "rank 1 has left the job, and because of that rank 2 was lost: its process has ended."):
+            self.assertEqual(judge.names(first, sentence), (True, []), sentence)
+        self.assertEqual(judge.names(first, recv + "rank 2 has left the job"), (False, ["rank 2"]))
+
     def test_ranks_and_ranges(self):
         self.assertEqual(judge.names(run(), "ranks 0-1, 3 and 2 have not submitted it"), (True, ["rank 0", "rank 1", "rank 3"]))
         self.assertEqual(judge.names(run(), 'tensor "rank": rank 2 has left'), (True, []))

@@ -6,6 +6,7 @@ The victim's phase is the one that it was hit in, which the rank notes down, not
   phase                    all kinds but slow                      slow
   before, mpi_init, init   every survivor fails                    all complete
   first_step, step         every survivor is told who it was       all complete
+  messages                 the same
   last_step, shutdown      told who it was, or complete            all complete
   after                    all complete                            all complete
 
@@ -19,17 +20,20 @@ from dataclasses import dataclass, field
 LIMIT_S = 30  # from the blow to the end of the last survivor
 LIMIT_OF_START_S = 60  # without a blow
 
-STATUS_OF = {"return": 7, "exit": 3, "throw": 4}
+STATUS_OF = {"return": 7, "exit": 3, "throw": 4, "leave": 7}
 TOLD_STATUS = 10
 
 FAILS, TOLD, MAY, COMPLETES = "fails", "told", "may", "completes"
-EXPECTED = {"before": FAILS, "mpi_init": FAILS, "init": FAILS, "first_step": TOLD, "step": TOLD, "last_step": MAY,
+EXPECTED = {"before": FAILS, "mpi_init": FAILS, "init": FAILS, "first_step": TOLD, "step": TOLD, "messages": TOLD, "last_step": MAY,
             "shutdown": MAY, "after": COMPLETES}
 CODES = {"kill": ("rank_lost",), "stop": ("timeout",), "absent": ("timeout",), "return": ("rank_lost", "user_exception"), "exit": ("rank_lost",),
-         "throw": ("rank_lost", "user_exception"), "mismatch": ("mismatch",)}
+         "throw": ("rank_lost", "user_exception"), "mismatch": ("mismatch",), "leave": ("rank_lost",)}
 
 LATE = "did not reach the step"  # of the start
 
+# Ranks that a sentence names, and does not blame: the other end of a message, and those that ended because of the first.
+BLAMELESS = re.compile(r"^(?:send|recv) of [^:]*: |, and ranks? [\d, and-]+ because of that(?:; ranks? [\d, and-]+)?"
+                       r"|because of that rank \d+")
 RANKS = re.compile(r"\branks? (\d+(?:(?:-|, | and )\d+)*)")
 NODES = re.compile(r"\bnodes? (\d+(?:(?:-|, | and )\d+)*)")
 
@@ -74,6 +78,7 @@ def numbers(pattern, sentence):
 def names(plan, sentence, gone=frozenset()):
     """(whether it names the victim, healthy ranks that it names). A node that does not answer may stand for its leader.
     `gone`: ranks that have ended because the victim has; they stand for it."""
+    sentence = BLAMELESS.sub("", sentence)
     ranks = numbers(RANKS, sentence)
     nodes = numbers(NODES, sentence)
     victims = {plan.victim, *gone}
@@ -109,7 +114,7 @@ def judge_told(plan, rank, facts, want, gone):
     return complaints
 
 
-def judge_end(rank, facts, status, want):
+def judge_end(rank, facts, status, want, word="status"):
     """The exit status, and that it came."""
     end = facts.first("EXIT")
     if end is None:
@@ -117,7 +122,7 @@ def judge_end(rank, facts, status, want):
         return [f"rank {rank} did not end; the last that it noted: {last}"]
     if status is None:
         return []
-    return [] if end[1] == f"status {status}" else [f"rank {rank} ended with {end[1]}, the program with {status}"]
+    return [] if end[1] == f"{word} {status}" else [f"rank {rank} ended with {end[1]}, the program with {status}"]
 
 
 def ended_by_broken_pipe(plan, facts):
@@ -151,5 +156,6 @@ def judge(plan, facts):
         complaints += judge_told(plan, rank, one, want, piped)
         # A process that gives up inside MPI_Init has no status of the program's to end with.
         status = None if want == FAILS and not one.of("TOLD") else TOLD_STATUS if one.of("TOLD") else 0
-        complaints += judge_end(rank, one, status, want)
+        aborts = plan.style == "abort" and one.of("TOLD") and rank % plan.per_node != 0
+        complaints += judge_end(rank, one, "6" if aborts else status, want, "signal" if aborts else "status")
     return complaints, phase

@@ -3,9 +3,9 @@
 import random
 from dataclasses import dataclass
 
-PHASES = ("before", "mpi_init", "init", "first_step", "step", "last_step", "shutdown", "after")
+PHASES = ("before", "mpi_init", "init", "first_step", "step", "messages", "last_step", "shutdown", "after")
 KINDS = ("kill", "stop", "slow", "return", "exit", "throw")
-KINDS_FOR_WHY = (*KINDS, "absent", "mismatch")
+KINDS_FOR_WHY = (*KINDS, "absent", "mismatch", "leave")
 STARTS = ("node", "virtual", "hosts")
 
 # Runs of consecutive seeds go through all of these: every kind in every phase, most of them amid the steps.
@@ -18,12 +18,18 @@ CELLS = ([(phase, kind) for phase in ("before", "first_step", "step", "step", "s
 CELLS_FOR_WHY = (CELLS + [(phase, "absent") for phase in ("first_step", "step", "step", "last_step")] +
                  [("step", "mismatch")] * 3)
 
+# Where the ranks do nothing but send to each other and receive (--messages): a rank's end fails a message of another
+# one, whose end fails one of a third.
+CELLS_OF_MESSAGES = [("messages", kind) for kind in ("leave", "return", "exit", "throw", "kill")]
+
 # What is known not to go as expected yet, and why: (phase, kind) that a run aims at. Such runs are left out, unless asked
 # for, and the docs say so (docs/writing-a-trainer.md).
 KNOWN_LIMITS = {}
 
 # Short, but not so short that ranks of a busy machine seem stopped.
 TIMEOUT_S, LATCH_TIMEOUT_S, CONNECT_TIMEOUT_S = 5, 3, 10
+# Between nodes each rank of a chain waits for KOLO_LATCH_TIMEOUT_S; the last one's deadline comes after all of them.
+TIMEOUT_OF_CHAIN_S, LATCH_OF_CHAIN_S = 15, 1
 STEPS = 20
 
 
@@ -68,7 +74,7 @@ def is_left_out(seed):
 
 
 def delay_of(draw, phase, kind):
-    if kind in ("return", "exit", "throw", "absent", "mismatch"):
+    if kind in ("return", "exit", "throw", "absent", "mismatch", "leave"):
         return 0  # they are what the main thread does
     if phase == "mpi_init":
         return draw.randrange(150_000)
@@ -79,8 +85,9 @@ def delay_of(draw, phase, kind):
     return 0 if draw.random() < 0.5 else int(10 ** draw.uniform(1.5, 4))
 
 
-def settings_of(draw, start, per_node):
-    settings = {"KOLO_TIMEOUT_S": TIMEOUT_S, "KOLO_LATCH_TIMEOUT_S": LATCH_TIMEOUT_S,
+def settings_of(draw, start, per_node, phase):
+    timeout, latch = (TIMEOUT_OF_CHAIN_S, LATCH_OF_CHAIN_S) if phase == "messages" else (TIMEOUT_S, LATCH_TIMEOUT_S)
+    settings = {"KOLO_TIMEOUT_S": timeout, "KOLO_LATCH_TIMEOUT_S": latch,
                 "KOLO_CONNECT_TIMEOUT_S": CONNECT_TIMEOUT_S, "KOLO_STALL_WARNING_S": draw.choice(("0.5", "100"))}
     if start == "virtual":
         settings["KOLO_RANKS_PER_NODE"] = per_node
@@ -101,7 +108,7 @@ def plan_of(seed, starts=STARTS, cells=None):
         start = starts[0]
     if start == "node":
         ranks = draw.choices((1, 2, 3, 4, 5, 6, 8), (4, 30, 20, 25, 7, 7, 7))[0]
-        ranks = max(ranks, 2) if kind == "mismatch" else ranks
+        ranks = max(ranks, 2) if kind == "mismatch" or phase == "messages" else ranks
         per_node = ranks
     elif start == "virtual":
         ranks = draw.choices((2, 3, 4, 5, 6, 8), (20, 15, 35, 10, 10, 10))[0]
@@ -109,9 +116,14 @@ def plan_of(seed, starts=STARTS, cells=None):
     else:
         hosts, per_node = draw.choice(((2, 1), (2, 2), (3, 1), (3, 2), (2, 4)))
         ranks = hosts * per_node
-    events = {"first_step": 12, "step": 150, "last_step": 8}
+    events = {"first_step": 12, "step": 150, "last_step": 8, "messages": 60}
     event = draw.randrange(events[phase]) if phase in events else 0
     style = {"return": "calls", "mismatch": "session"}.get(kind, draw.choice(("calls", "session")))
+    if phase == "messages":  # small worlds, and ends that bring others
+        ranks = min(ranks, 4)
+        per_node = ranks if start == "node" else per_node
+        style = draw.choice(("calls", "session", "escape", "abort" if start == "node" else "escape"))
+        style = {"return": "calls", "throw": draw.choice(("session", "escape"))}.get(kind, style)
     return Plan(seed=seed, start=start, ranks=ranks, per_node=per_node, victim=draw.randrange(ranks), kind=kind,
                 phase=phase, event=event, delay_us=delay_of(draw, phase, kind), pause_ms=draw.randrange(100, 1500),
-                style=style, settings=settings_of(draw, start, per_node))
+                style=style, settings=settings_of(draw, start, per_node, phase))

@@ -10,6 +10,7 @@ gone.
   before, mpi_init          nothing                nothing
   init                      nothing, or the victim, whatever the word
   first_step, step          killed   lost          stopped      late     left, gave up  gave up, left
+  messages                  the same; of a rank that calls shutdown (leave): left
   last_step, shutdown       the same, or nothing where no rank was told of anything
   after                     nothing
 
@@ -28,9 +29,9 @@ from . import judge as judging
 
 WORDS = {"kill": {"killed"}, "hidden": {"lost", "killed"}, "stop": {"stopped"}, "slow": {"stopped"},
          "absent": {"late"}, "return": {"left", "gave up"}, "exit": {"left", "gave up"},
-         "throw": {"gave up", "left"}, "mismatch": {"mismatch"}}
+         "throw": {"gave up", "left"}, "mismatch": {"mismatch"}, "leave": {"left"}}
 NOTHING, MAYBE, NAMED = "nothing", "maybe", "named"
-WANTED = {"before": NOTHING, "mpi_init": NOTHING, "init": MAYBE, "first_step": NAMED, "step": NAMED,
+WANTED = {"before": NOTHING, "mpi_init": NOTHING, "init": MAYBE, "first_step": NAMED, "step": NAMED, "messages": NAMED,
           "last_step": NAMED, "shutdown": NAMED, "after": NOTHING}
 
 
