@@ -15,6 +15,7 @@
 #include "base/cpu.hpp"
 #include "base/fields.hpp"
 #include "base/mutex.hpp"
+#include "base/privileged.hpp"
 #include "base/process_barrier.hpp"
 #include "base/proof.hpp"
 #include "base/quote.hpp"
@@ -119,6 +120,8 @@ std::shared_ptr<base::Logger> make_logger(const base::Settings& settings, const 
     for (const std::string& warning : base::unknown_variables(base::environment_names())) {
       KOLO_LOG(*logger, warning) << warning;
     }
+    const std::string ignored = base::is_privileged() ? base::ignored_variables(base::environment_names()) : "";
+    if (!ignored.empty()) KOLO_LOG(*logger, warning) << ignored;
     if (settings.print_settings) {
       for (const base::SettingReport& setting : base::report(settings)) {
         logger->write(LogLevel::info,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/mutex.hpp"
+#include "base/privileged.hpp"
 #include "base/settings.hpp"
 
 namespace kolo::base {
@@ -43,12 +44,13 @@ char** exchange_environment(const char* name, const char* value) {
 }  // namespace
 
 Lookup process_environment() {
-  return [](const char* name) -> std::optional<std::string> {
+  const auto lookup = [](const char* name) -> std::optional<std::string> {
     const MutexLock lock(environment_mutex());
     const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): see the header
     if (value == nullptr) return std::nullopt;
     return value;
   };
+  return is_privileged() ? without_files(lookup) : lookup;
 }
 
 ScopedVariable::ScopedVariable(const char* name, const char* value) : name_(name) {

@@ -133,11 +133,18 @@ std::optional<std::vector<std::byte>> read_found(const std::string& path, std::s
   return read_found(path, limit, ::geteuid());
 }
 
-NamedFile open_named(const std::string& path) {
+std::optional<NamedFile> find_named(const std::string& path) {
   UniqueFd file(open_at(path, O_RDONLY));
+  if (!file && (errno == ENOENT || errno == ESTALE)) return std::nullopt;  // stale: replaced meanwhile, on another host
   if (!file) fail(path, "open", errno);
   const std::int64_t bytes = regular(path, file).st_size;
-  return {std::move(file), bytes};
+  return NamedFile{std::move(file), bytes};
+}
+
+NamedFile open_named(const std::string& path) {
+  std::optional<NamedFile> file = find_named(path);
+  if (!file) fail(path, "open", ENOENT);
+  return std::move(*file);
 }
 
 std::string read_named(const std::string& path, std::size_t limit) {
@@ -175,7 +182,7 @@ UniqueFd create_file(const std::string& path, mode_t mode) {
   return file;
 }
 
-Replacement::Replacement(const std::string& path) : path_(path) {
+Replacement::Replacement(const std::string& path, mode_t mode) : path_(path) {
   struct stat about {};
   if (::lstat(path.c_str(), &about) == 0) {
     if (!S_ISREG(about.st_mode)) fail(path, std::string("is ") + kind_of(about.st_mode) + ", no regular file");
@@ -186,7 +193,7 @@ Replacement::Replacement(const std::string& path) : path_(path) {
   constexpr int kAttempts = 100;
   for (int number = 0; !file_; ++number) {
     beside_ = path + "." + std::to_string(::getpid()) + "." + std::to_string(number) + ".new";
-    file_.reset(open_at(beside_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
+    file_.reset(open_at(beside_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
     if (!file_ && (errno != EEXIST || number == kAttempts)) fail(beside_, "open", errno);
   }
 }
@@ -209,8 +216,8 @@ void Replacement::commit(Lasts lasts) {
   sync_folder(slash == std::string::npos ? "." : path_.substr(0, slash + 1));
 }
 
-void replace_file(const std::string& path, std::string_view content) {
-  Replacement file(path);
+void replace_file(const std::string& path, std::string_view content, mode_t mode) {
+  Replacement file(path, mode);
   file.write(content);
   file.commit();
 }
@@ -221,15 +228,20 @@ void sync_folder(const std::string& path) {
   if (::fsync(folder.get()) != 0) fail(path, "fsync", errno);
 }
 
-int write_all(int fd, std::string_view content) noexcept {
+int write_all(int fd, std::string_view content, std::size_t* written) noexcept {
   const NoSizeSignal guard;
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), std::min(content.size(), kMostAtOnce));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    content.remove_prefix(static_cast<std::size_t>(written));
+  int error = 0;
+  std::size_t done = 0;
+  while (done < content.size() && error == 0) {
+    const ssize_t more = ::write(fd, content.data() + done, std::min(content.size() - done, kMostAtOnce));
+    if (more >= 0) {
+      done += static_cast<std::size_t>(more);
+    } else if (errno != EINTR) {
+      error = errno;
+    }
   }
-  return 0;
+  if (written != nullptr) *written = done;
+  return error;
 }
 
 int reserve(int fd, std::size_t bytes) noexcept {

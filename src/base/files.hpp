@@ -48,6 +48,8 @@ struct NamedFile {
 };
 /// Throws Error (io): there is none, or it is no regular file.
 [[nodiscard]] NamedFile open_named(const std::string& path);
+/// The same where the file may not be there yet: nothing then.
+[[nodiscard]] std::optional<NamedFile> find_named(const std::string& path);
 /// All of it. Throws Error (io), also where it is longer than `limit` bytes or is cut off while it is read.
 [[nodiscard]] std::string read_named(const std::string& path, std::size_t limit);
 
@@ -62,7 +64,7 @@ enum class Start { empty, append };
 /// beside `path` (`<path>.<process>.<number>.new`), which is gone if this ends without `commit`. All throw Error (io).
 class Replacement {
  public:
-  explicit Replacement(const std::string& path);
+  explicit Replacement(const std::string& path, mode_t mode = 0666);
   ~Replacement();
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;
@@ -76,13 +78,14 @@ class Replacement {
   UniqueFd file_;
 };
 /// A `Replacement` of this content, committed.
-void replace_file(const std::string& path, std::string_view content);
+void replace_file(const std::string& path, std::string_view content, mode_t mode = 0666);
 /// Waits until what was made, renamed and removed in the folder is on the disk. Throws Error (io).
 void sync_folder(const std::string& path);
 
 /// Writes all of it. 0, or the error's number; then some of it may be written. Where the file would become longer than
-/// the process's limit (ulimit -f), the error is EFBIG, and no SIGXFSZ ends the process.
-[[nodiscard]] int write_all(int fd, std::string_view content) noexcept;
+/// the process's limit (ulimit -f), the error is EFBIG, and no SIGXFSZ ends the process. `written`, if given, gets the
+/// number of bytes that were.
+[[nodiscard]] int write_all(int fd, std::string_view content, std::size_t* written = nullptr) noexcept;
 /// Makes the file so long, and takes the space for it on its disk. 0, or the error's number, EFBIG likewise.
 [[nodiscard]] int reserve(int fd, std::size_t bytes) noexcept;
 

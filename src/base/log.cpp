@@ -5,9 +5,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <new>
 #include <utility>
 
 #include <unistd.h>
+
+#include "base/one_line.hpp"
 
 namespace kolo {
 namespace {
@@ -36,6 +39,12 @@ std::string format_log_line(const LogRecord& record) {
 }  // namespace kolo
 
 namespace kolo::base {
+namespace {
+
+/// Of a longer message the beginning is logged: texts of programs and of other processes become a part of messages.
+constexpr std::size_t kLongestRecord = std::size_t{16} << 10U;
+
+}  // namespace
 
 void write_to_stderr(const LogRecord& record) noexcept {
   try {
@@ -52,8 +61,12 @@ void write_to_stderr(const LogRecord& record) noexcept {
 
 Logger::Logger(LogLevel level, int rank, LogSink sink) : level_(level), rank_(rank), sink_(std::move(sink)) {}
 
-void Logger::write(LogLevel level, std::string message) const noexcept {
-  const LogRecord record{level, std::chrono::system_clock::now(), rank_, std::move(message)};
+void Logger::write(LogLevel level, const std::string& message) const noexcept {
+  LogRecord record{level, std::chrono::system_clock::now(), rank_, {}};
+  try {
+    record.message = one_line(message, kLongestRecord);
+  } catch (const std::bad_alloc&) {  // the line says when, and how bad it was
+  }
   const MutexLock lock(mutex_);
   if (in_sink_ || !sink_) {
     write_to_stderr(record);

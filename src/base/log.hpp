@@ -35,8 +35,8 @@ class Logger {
 
   [[nodiscard]] bool enabled(LogLevel level) const noexcept { return level >= level_ && level < LogLevel::off; }
   [[nodiscard]] LogLevel level() const noexcept { return level_; }
-  /// Passes one record to the sink, whatever the level: KOLO_LOG checks `enabled` first.
-  void write(LogLevel level, std::string message) const noexcept;
+  /// Passes one line, of at most 16 KiB, to the sink, whatever the level: KOLO_LOG checks `enabled` first.
+  void write(LogLevel level, const std::string& message) const noexcept;
 
  private:
   const LogLevel level_;

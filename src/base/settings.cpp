@@ -31,6 +31,7 @@ std::string expected_text(const SettingRow& row) {
     return "words with commas between them: off; or first or a number of steps, from 1 to 1000000000, and -PATTERN for "
            "names to leave out";
   case SettingType::text:
+  case SettingType::file:
   case SettingType::secret:
     break;
   }

@@ -121,12 +121,13 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_LOG_PLACEMENT", &S::log_placement, Type::boolean, 0, 0, kOwn, "",
      "Whether each tensor's first collective is logged, whatever `KOLO_LOG_LEVEL`: on which device it runs, by what, "
      "whether the tensor is reduced where it lies or in a buffer, and why."},
-    {"KOLO_RECORDER", &S::recorder, Type::text, 0, 0, kOwn, "",
+    {"KOLO_RECORDER", &S::recorder, Type::file, 0, 0, kOwn, "",
      "The directory in which each rank records what it does, for `kolo-why`; `off`: nothing is recorded. Empty: `kolo` "
      "in the user's runtime directory (`XDG_RUNTIME_DIR`), else `kolo-<uid>` in `TMPDIR` if that is a folder, else in "
      "`/tmp`. The newest 16 jobs that did not end in order are kept."},
-    {"KOLO_TIMELINE", &S::timeline, Type::text, 0, 0, kShared, "HOROVOD_TIMELINE",
-     "The file of a timeline of all ranks, which opens in Perfetto (docs/looking.md). Empty: none."},
+    {"KOLO_TIMELINE", &S::timeline, Type::file, 0, 0, kShared, "HOROVOD_TIMELINE",
+     "The file of a timeline of all ranks, which opens in Perfetto (docs/looking.md): a new one, or a regular file, which "
+     "is emptied. Empty: none."},
     {"KOLO_CHECK_NAN", &S::check_nan, Type::boolean, 0, 0, kShared, "",
      "Whether a reduction whose input has a NaN is refused, with an error that names tensor, rank, step and element. "
      "It reads every input once more; of a device it waits for the input's stream, and copies it to the host."},
@@ -135,7 +136,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "first step; a number N, also after every N-th step; `off`, never; and `-PATTERN`, without the parameters of such "
      "names, in which `*` matches any run of characters: `100,-*.expert.*`. If ranks differ, an error on all of them "
      "names the first parameter that differs, and the ranks that have other values (docs/looking.md)."},
-    {"KOLO_METRICS_FILE", &S::metrics_file, Type::text, 0, 0, kOwn, "",
+    {"KOLO_METRICS_FILE", &S::metrics_file, Type::file, 0, 0, kOwn, "",
      "The file of this rank's metrics, as Prometheus' node_exporter reads it (docs/looking.md). `%r` stands for the "
      "rank; without it rank 0 takes the name as it is, and each other rank puts its number before the ending: "
      "`kolo.prom`, `kolo.1.prom`, ... Empty: none."},
@@ -167,6 +168,12 @@ Span<const SettingRow> settings_table() { return {kRows.data(), kRows.size()}; }
 const SettingRow* find_setting(std::string_view name) {
   const auto row = std::find_if(kRows.begin(), kRows.end(), [&](const SettingRow& r) { return r.name == name; });
   return row == kRows.end() ? nullptr : &*row;
+}
+
+bool names_file(std::string_view variable) {
+  return std::any_of(kRows.begin(), kRows.end(), [&](const SettingRow& row) {
+    return row.type == SettingType::file && (row.name == variable || row.alias == variable);
+  });
 }
 
 const SettingRow& nearest_setting(std::string_view name) {

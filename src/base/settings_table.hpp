@@ -20,6 +20,7 @@ enum class SettingType : std::uint8_t {
   integer,
   boolean,
   text,
+  file,  ///< the name of one that is written; or of a folder
   secret,
   log_level,
   gpu_backend,
@@ -49,6 +50,9 @@ Span<const SettingRow> settings_table();
 const SettingRow* find_setting(std::string_view name);
 /// The row whose name differs in the fewest letters.
 const SettingRow& nearest_setting(std::string_view name);
+
+/// Whether the variable, or Horovod's name for it, names a file.
+bool names_file(std::string_view variable);
 
 /// "seconds", "bytes", "integer", ...
 std::string_view type_text(SettingType type);

@@ -84,6 +84,8 @@ std::string_view type_text(SettingType type) {
     return "text";
   case SettingType::replicas:
     return "words";
+  case SettingType::file:
+    return "file";
   case SettingType::log_level:
   case SettingType::gpu_backend:
   case SettingType::transport:
@@ -104,6 +106,7 @@ std::string range_text(const SettingRow& row) {
   case SettingType::replicas:
     return "off, first, 1 .. 1000000000, -PATTERN";
   case SettingType::text:
+  case SettingType::file:
   case SettingType::secret:
     return "";
   case SettingType::log_level: {
@@ -133,6 +136,7 @@ std::string value_text(const SettingRow& row, const Settings& settings) {
   case SettingType::boolean:
     return settings.*std::get<bool Settings::*>(row.field) ? "true" : "false";
   case SettingType::text:
+  case SettingType::file:
     return settings.*std::get<std::string Settings::*>(row.field);
   case SettingType::secret:
     return (settings.*std::get<std::string Settings::*>(row.field)).empty() ? "" : "(not shown)";
@@ -159,6 +163,7 @@ bool set_from_text(const SettingRow& row, Settings& settings, std::string_view t
   case SettingType::boolean:
     return set_value(row, settings, parse_boolean(text));
   case SettingType::text:
+  case SettingType::file:
   case SettingType::secret:
     return set_value(row, settings, std::optional(std::string(text)));
   case SettingType::replicas:

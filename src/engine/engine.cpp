@@ -5,7 +5,15 @@
 #include <optional>
 #include <string>
 
+#include "base/one_line.hpp"
+
 namespace kolo::engine {
+namespace {
+
+/// Of a longer one the beginning goes to the other ranks.
+constexpr std::size_t kLongestReason = 4096;
+
+}  // namespace
 
 Engine::Engine(EngineParts parts)
     : state_(std::move(parts)), execution_(state_), messages_(state_, driving_), deadlines_(state_),
@@ -123,8 +131,9 @@ void Engine::shutdown(base::Duration patience) {
   stop(Status(ErrorCode::shut_down, "the context was shut down before this operation completed"));
 }
 
-void Engine::abandon(ErrorCode code, const std::string& reason) {
+void Engine::abandon(ErrorCode code, const std::string& text) {
   if (state_.ending.is_stopped()) return;
+  const std::string reason = base::one_line(text, kLongestReason);  // it goes to all ranks
   if (state_.ending.is_deserted()) return shutdown(Driving::kFarewell);
   if (state_.topology.size > 1) {  // else there is nobody to tell
     {

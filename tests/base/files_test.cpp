@@ -113,6 +113,15 @@ TEST_F(Files, NamedToReadMayBeALinkAndIsARegularFile) {
             "io: " + at("a\\nb") + ": open: No such file or directory");
 }
 
+TEST_F(Files, NamedToReadMayNotBeThereYet) {
+  EXPECT_EQ(find_named(at("missing")).has_value(), false);
+  EXPECT_EQ(find_named(at("dangling")).has_value(), false);
+  ASSERT_TRUE(find_named(at("link")));
+  EXPECT_EQ(find_named(at("link"))->bytes, 7);
+  EXPECT_EQ(error_of([&] { static_cast<void>(find_named(at("fifo"))); }),
+            "io: " + at("fifo") + ": is a FIFO, no regular file");
+}
+
 TEST_F(Files, MemoryIsTakenForNoFileThatIsTooLong) {
   const UniqueFd sparse = create_file(at("sparse"));
   ASSERT_EQ(::ftruncate(sparse.get(), off_t{1} << 40U), 0);
@@ -161,8 +170,9 @@ TEST_F(Files, ReplacingLeavesTheOldContentOrTheNewAndNothingBeside) {
   replace_file(at("file"), "second");
   EXPECT_EQ(content_of(at("file")), "second");
   EXPECT_EQ(content_of(at("link")), "second");
-  replace_file(at("made"), "first");
+  replace_file(at("made"), "first", 0600);
   EXPECT_EQ(content_of(at("made")), "first");
+  EXPECT_EQ(fs::status(at("made")).permissions(), fs::perms(0600));
   EXPECT_EQ(names(), (std::vector<std::string>{"dangling", "fifo", "file", "folder", "link", "made", "socket"}));
   EXPECT_EQ(error_of([&] { replace_file(at("nowhere/file"), "x"); }).substr(0, 4), "io: ");
 }
@@ -203,7 +213,9 @@ TEST_F(Files, TheLimitOfAFilesSizeIsAnErrorAndNoSignal) {
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
     const UniqueFd file = create_file(at("limited"));
     if (write_all(file.get(), std::string(1000, 'x')) != 0) ::_exit(2);
-    if (write_all(file.get(), "y") != EFBIG || reserve(file.get(), 1001) != EFBIG) ::_exit(3);
+    std::size_t written = 1;
+    if (write_all(file.get(), "y", &written) != EFBIG || written != 0) ::_exit(3);
+    if (reserve(file.get(), 1001) != EFBIG) ::_exit(3);
     sigset_t mask;
     if (::pthread_sigmask(SIG_SETMASK, nullptr, &mask) != 0 || ::sigismember(&mask, SIGXFSZ) != 0) ::_exit(4);
     try {

@@ -99,6 +99,17 @@ TEST(Logger, ASinkMayLog) {
   EXPECT_NE(written.find("] from the sink\n"), std::string::npos) << written;
 }
 
+// A program's text, or another rank's, would forge lines, and fill the disk.
+TEST(Logger, ARecordIsOneLineOfABoundedLength) {
+  std::vector<std::string> messages;
+  const Logger logger(LogLevel::info, 0, [&messages](const LogRecord& record) { messages.push_back(record.message); });
+  KOLO_LOG(logger, error) << "the reason: a\n[kolo 0 error 12:00:00.000] forged";
+  logger.write(LogLevel::error, std::string(50'000'000, 'x'));
+  ASSERT_EQ(messages.size(), 2U);
+  EXPECT_EQ(messages[0], "the reason: a\\n[kolo 0 error 12:00:00.000] forged");
+  EXPECT_EQ(messages[1], std::string(16384, 'x') + "... (50000000 bytes)");
+}
+
 TEST(Logger, ManyThreadsLogOneAtATime) {
   constexpr int kThreads = 4;
   constexpr int kEach = 500;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/quote.hpp"
 
+#include "base/one_line.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
@@ -62,6 +64,17 @@ TEST(Quoted, ASentenceStaysOnOneLineAndKeepsItsQuotes) {
 TEST(Quoted, EscapesWhatEndsALineOrTurnsItInUnicode) {
   EXPECT_EQ(base::on_one_line("a\u2028b\u2029c\u202ed\u2066e\u2027f\u202fg"),
             "a\\xe2\\x80\\xa8b\\xe2\\x80\\xa9c\\xe2\\x80\\xaed\\xe2\\x81\\xa6e\u2027f\u202fg");
+}
+
+TEST(Quoted, ASentenceIsOneLineOfABoundedLength) {
+  EXPECT_EQ(base::one_line("name \"a\\n\" is wrong", 100), "name \"a\\n\" is wrong");
+  EXPECT_EQ(base::one_line("first\n[kolo 0 error] forged\x1b[2J\xff größe", 100),
+            "first\\n[kolo 0 error] forged\\x1b[2J\\xff größe");
+  std::string umlauts;
+  for (int i = 0; i < 500; ++i) umlauts += "ä";
+  EXPECT_EQ(base::one_line("a" + umlauts, 2000), "a" + umlauts);
+  EXPECT_EQ(base::one_line(std::string(100, 'x'), 100), std::string(100, 'x'));
+  EXPECT_EQ(base::one_line(std::string(101, 'x'), 100), std::string(100, 'x') + "... (101 bytes)");
 }
 
 TEST(Quoted, AsJsonWhateverBytesThereAre) {

@@ -15,6 +15,7 @@
 
 #include <kolo/error.hpp>
 
+#include "base/privileged.hpp"
 #include "base/settings_table.hpp"
 
 namespace kolo::base {
@@ -345,6 +346,47 @@ TEST(Environment, OfThisProcess) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "KOLO_BASE_TEST"), 1);
   ASSERT_EQ(::unsetenv("KOLO_BASE_TEST"), 0);
   EXPECT_EQ(lookup("KOLO_BASE_TEST"), std::nullopt);
+}
+
+TEST(Environment, APrivilegedProgramWritesToNoFileThatItsCallerHasNamed) {
+  const std::map<std::string, std::string> all{{"KOLO_TIMELINE", "/etc/passwd"},
+                                               {"HOROVOD_TIMELINE", "/etc/passwd"},
+                                               {"KOLO_METRICS_FILE", "/etc/passwd"},
+                                               {"KOLO_RECORDER", "/etc"},
+                                               {"XDG_RUNTIME_DIR", "/etc"},
+                                               {"TMPDIR", "/etc"},
+                                               {"KOLO_TIMEOUT_S", "3"},
+                                               {"RANK", "1"},
+                                               {"KOLO_STORE", "tcp://host:1"}};
+  const auto lookup_in = [](const std::map<std::string, std::string>& variables) {
+    return without_files([variables](const char* name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  std::vector<std::string> names;
+  std::vector<std::string> read;
+  for (const auto& [name, value] : all) {
+    names.push_back(name);
+    if (const auto said = lookup_in(all)(name.c_str())) read.push_back(name + "=" + *said);
+  }
+  EXPECT_EQ(read, (std::vector<std::string>{"KOLO_STORE=tcp://host:1", "KOLO_TIMEOUT_S=3", "RANK=1"}));
+  EXPECT_EQ(
+      ignored_variables(names),
+      "this program has other rights than its caller (set-user-ID, set-group-ID or capabilities), and so does not "
+      "write to files that the environment names; not read: HOROVOD_TIMELINE, KOLO_METRICS_FILE, KOLO_RECORDER, "
+      "KOLO_TIMELINE, TMPDIR, XDG_RUNTIME_DIR");
+  EXPECT_EQ(ignored_variables({"RANK", "KOLO_TIMEOUT_S"}), "");
+  try {
+    static_cast<void>(load_settings(lookup_in({{"KOLO_STORE", "file:///etc/shadow"}})));
+    ADD_FAILURE() << "a file of the caller's";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_setting);
+    EXPECT_EQ(error.status().message(),
+              "KOLO_STORE is \"file:///etc/shadow\", but this program has other rights than its caller, who has chosen "
+              "that file: expected tcp://host:port, or a place that the program chooses (Options::with_store)");
+  }
+  EXPECT_FALSE(is_privileged());
 }
 
 TEST(SettingsMarkdown, IsWhatIsCommitted) {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/leavable_thread.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <stdexcept>
+
+namespace kolo::base {
+namespace {
+
+constexpr std::chrono::hours kLong{1};
+constexpr std::chrono::milliseconds kShort{1};
+
+TEST(LeavableThread, WhatReturnsIsAwaited) {
+  bool has_run = false;
+  EXPECT_TRUE(run_within(kLong, "a thread", [&has_run] { has_run = true; }));
+  EXPECT_TRUE(has_run);
+}
+
+TEST(LeavableThread, WhatThrowsThrows) {
+  EXPECT_THROW(static_cast<void>(run_within(kLong, "a thread", [] { throw std::invalid_argument("no"); })),
+               std::invalid_argument);
+}
+
+TEST(LeavableThread, WhatDoesNotReturnIsLeft) {
+  std::promise<void> never;
+  std::promise<void> over;
+  EXPECT_FALSE(run_within(kShort, "a thread", [hangs = never.get_future().share(), &over] {
+    hangs.wait();
+    over.set_value();
+  }));
+  never.set_value();
+  over.get_future().wait();
+}
+
+TEST(LeavableThread, OneThatIsNotThereHasEnded) {
+  LeavableThread none;
+  EXPECT_TRUE(none.ends_by(now()));
+}
+
+}  // namespace
+}  // namespace kolo::base
