@@ -16,10 +16,11 @@ namespace kolo {
 
 /// Starts a timeline of this context: one file for the ranks of a machine, in Chrome's format for trace events, which
 /// Perfetto (ui.perfetto.dev) shows. Ranks of other machines than rank 0's write to `path` with "." and their host's
-/// name behind it, there. An older file is replaced. All ranks of the context call it, with the same path, from any
-/// thread, while no other rank's `start_timeline` or `stop_timeline` is under way. It ends with `stop_timeline`, with
-/// the context, or with another start. Throws Error on all ranks: transport (the file cannot be made), and what
-/// collectives throw. A write that fails later ends the timeline with a warning.
+/// name behind it. An older file is emptied; no link, device or FIFO is taken. All ranks of the context call it, with
+/// the same path, from any thread, while no other rank's `start_timeline` or `stop_timeline` is under way. It ends with
+/// `stop_timeline`, with the context, or with another start. Throws Error on all ranks: io (the file cannot be made),
+/// and what collectives throw. A write that fails later, or hangs for 10 s at the end, ends the timeline with a
+/// warning.
 KOLO_API void start_timeline(Context& context, const std::string& path);
 inline void start_timeline(const std::string& path) { start_timeline(current_context(), path); }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -14,9 +15,9 @@
 #include "api/context_impl.hpp"
 #include "base/clock.hpp"
 #include "base/fields.hpp"
+#include "base/files.hpp"
 #include "base/settings.hpp"
 #include "base/text.hpp"
-#include "base/write_file.hpp"
 #include "recorder/process.hpp"
 #include "timeline/timeline.hpp"
 #include "why/explain.hpp"
@@ -37,36 +38,41 @@ void detail::ContextImpl::set_timeline(std::shared_ptr<timeline::Timeline> timel
 namespace {
 
 /// Each rank sends this to the others before a timeline begins.
-struct Beginning {
-  std::string failure;  ///< why it could not make its machine's file; empty: it could, or need not
+struct Clock {
   std::string boot;
-  std::int64_t clock = 0;  ///< CLOCK_REALTIME - CLOCK_MONOTONIC, in nanoseconds
+  std::int64_t offset = 0;  ///< CLOCK_REALTIME - CLOCK_MONOTONIC, in nanoseconds
 
-  [[nodiscard]] std::string encode() const { return base::join_fields({failure, boot, std::to_string(clock)}); }
-  static Beginning decode(const std::string& text) {
+  [[nodiscard]] std::string encode() const { return base::join_fields({boot, std::to_string(offset)}); }
+  static Clock decode(const std::string& text) {
     const std::vector<std::string> fields = base::split_fields(text);
-    const auto clock = fields.size() == 3 ? base::parse_number<std::int64_t>(fields[2]) : std::nullopt;
-    if (!clock) base::throw_unreadable();
-    return {fields[0], fields[1], *clock};
+    const auto offset = fields.size() == 2 ? base::parse_number<std::int64_t>(fields[1]) : std::nullopt;
+    if (!offset) base::throw_unreadable();
+    return {fields[0], *offset};
   }
 };
 
-std::int64_t clock_now() {
+std::int64_t offset_now() {
   using std::chrono::duration_cast;
   using std::chrono::nanoseconds;
   const nanoseconds monotonic = base::now().time_since_epoch();
   return (duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch()) - monotonic).count();
 }
 
-/// The lowest rank of its machine makes the file for the others.
-std::string make_file(const std::string& path, const std::vector<int>& machines, int rank) {
-  const int machine = machines[static_cast<std::size_t>(rank)];
-  if (std::find(machines.begin(), machines.end(), machine) - machines.begin() != rank) return {};
+/// All ranks take a part of the start, or all of them fail alike. None goes on before all have.
+void take_part(Context& context, const std::function<void()>& part) {
+  Status mine;
   try {
-    timeline::create(path);
-    return {};
+    part();
   } catch (const Error& error) {
-    return error.status().message();
+    mine = error.status();
+  }
+  const std::string code = mine.ok() ? std::string() : std::to_string(static_cast<int>(mine.code()));
+  const std::vector<std::string> all = allgather_bytes(context, base::join_fields({code, mine.message()}));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const std::vector<std::string> fields = base::split_fields(all[rank]);
+    if (fields.size() != 2) base::throw_unreadable();
+    if (fields[0].empty()) continue;
+    throw Error(base::error_code_of(fields[0]), "rank " + std::to_string(rank) + ": " + fields[1]);
   }
 }
 
@@ -77,21 +83,26 @@ void start_timeline(Context& context, const std::string& path) {
   const engine::Engine& engine = impl.engine();
   const int rank = engine.topology().rank;
   const std::vector<int>& machines = impl.machines();
+  const int machine = machines[static_cast<std::size_t>(rank)];
   timeline::Place place{path, rank, recorder::host_name(), 0, "exact"};
-  if (machines[static_cast<std::size_t>(rank)] != machines.front()) place.path += "." + place.host;
-  const Beginning mine{make_file(place.path, machines, rank), recorder::boot_id(), clock_now()};
-  const std::vector<std::string> all = allgather_bytes(context, mine.encode());
-  for (std::size_t other = 0; other < all.size(); ++other) {
-    const std::string failure = Beginning::decode(all[other]).failure;
-    if (!failure.empty()) throw Error(ErrorCode::transport, "rank " + std::to_string(other) + ": " + failure);
-  }
-  const Beginning root = Beginning::decode(all.front());
+  if (machine != machines.front()) place.path += "." + place.host;
+  impl.set_timeline(nullptr);  // the one before may have the same file
+  const Clock mine{recorder::boot_id(), offset_now()};
+  const Clock root = Clock::decode(allgather_bytes(context, mine.encode()).front());
   if (root.boot != mine.boot) {
-    place.shift_ns = mine.clock - root.clock;
+    place.shift_ns = mine.offset - root.offset;
     place.clock = "that of the day, which may differ from rank 0's by some milliseconds";
   }
-  impl.set_timeline(std::make_shared<timeline::Timeline>(
-      place, [logger = &engine.logger()](const std::string& what) { logger->write(LogLevel::warning, what); }));
+  // The lowest rank of a machine makes the file for the others.
+  take_part(context, [&] {
+    if (std::find(machines.begin(), machines.end(), machine) - machines.begin() == rank) timeline::create(place.path);
+  });
+  std::shared_ptr<timeline::Timeline> started;
+  take_part(context, [&] {
+    started = std::make_shared<timeline::Timeline>(
+        place, [logger = &engine.logger()](const std::string& what) { logger->write(LogLevel::warning, what); });
+  });
+  impl.set_timeline(std::move(started));
 }
 
 void stop_timeline(Context& context) { context.impl().set_timeline(nullptr); }
@@ -101,7 +112,7 @@ void write_flight_records(const std::string& to, const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(to, error);  // if not, the first file says why
   for (const why::FlightRecord& record : why::flight_records(job.observed))
-    base::write_file(to + "/kolo_rank_" + std::to_string(record.rank), record.pickle);
+    base::replace_file(to + "/kolo_rank_" + std::to_string(record.rank), record.pickle);
 }
 
 std::string to_json(const JobReport& report) { return why::json_of(report); }

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/metrics_file.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <utility>
 
 #include "api/info.hpp"
+#include "base/files.hpp"
+#include "base/leavable_thread.hpp"
+#include "base/quote.hpp"
 #include "base/start_thread.hpp"
-#include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "base/thread_name.hpp"
-#include "base/write_file.hpp"
 
 namespace kolo::api {
 
@@ -59,17 +57,22 @@ void MetricsFile::run() {
 }
 
 void MetricsFile::write() {
-  // Of this process alone: ranks of several machines may write to one directory.
-  const std::string next = path_ + "." + std::to_string(::getpid()) + ".new";
   try {
-    base::write_file(next, to_prometheus(metrics_of(*engine_), engine_->topology().rank));
-    if (::rename(next.c_str(), path_.c_str()) != 0) base::throw_errno("rename to " + path_, errno);
+    std::string text = to_prometheus(metrics_of(*engine_), engine_->topology().rank);
+    const bool is_written =
+        base::run_within(base::kFilePatience, "the thread that writes metrics",
+                         [path = path_, text = std::move(text)] { base::replace_file(path, text); });
+    if (is_written) return;
+    give_up(base::escaped(path_) + ": it could not be written within " +
+            base::spell(base::to_seconds(base::kFilePatience)) + " s; its file system hangs");
   } catch (const std::exception& error) {
-    ::unlink(next.c_str());
-    has_failed_ = true;
-    engine_->logger().write(LogLevel::warning,
-                            std::string("metrics are written no more (KOLO_METRICS_FILE): ") + error.what());
+    give_up(error.what());
   }
+}
+
+void MetricsFile::give_up(const std::string& why) {
+  has_failed_ = true;
+  engine_->logger().write(LogLevel::warning, "metrics are written no more (KOLO_METRICS_FILE): " + why);
 }
 
 }  // namespace kolo::api

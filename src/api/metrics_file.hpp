@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KOLO_METRICS_FILE: a rank's metrics as a file that a thread replaces now and then, whole: a reader sees either the
-// last one or the new one. If it cannot be written, there is one warning, and the job goes on.
+// last one or the new one. If it cannot be written, or its file system hangs, there is one warning, and the job goes
+// on.
 #pragma once
 
 #include <memory>
@@ -29,6 +30,7 @@ class MetricsFile {
  private:
   void run();
   void write();
+  void give_up(const std::string& why);
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::string path_;

@@ -2,7 +2,8 @@
 //
 // A timeline: the recorder's events as a file for Perfetto or chrome://tracing (Chrome's trace events, as an array of
 // JSON). All ranks of a machine append whole lines to one file, so it opens whatever becomes of a rank: the format
-// allows the end of the array to be missing.
+// allows the end of the array to be missing. The rank that ends last writes it. (Each holds a lock of its own on the
+// file; where the file system has none, the end stays missing.)
 //
 //   process     a rank
 //   row         a tensor; in it `waiting for rank R` from when the engine took the request until its batch began, if R
@@ -14,21 +15,24 @@
 //   marks       ends of steps, errors
 //
 // `take` puts an event into a buffer. A thread turns events into text and writes them, so that a slow disk holds nobody
-// up. If a write fails, as on a full disk, the timeline ends there, and the log says so.
+// up. If the buffer is full, events are lost. If a write fails, as on a full disk, or does not return before the
+// timeline's end is over, the timeline ends there. The log says all that.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "base/mutex.hpp"
+#include "base/clock.hpp"
+#include "base/leavable_thread.hpp"
 #include "base/unique_fd.hpp"
 #include "recorder/recorder.hpp"
 
@@ -39,12 +43,15 @@ struct Place {
   std::string path;
   int rank = 0;
   std::string host;
-  std::int64_t shift_ns = 0;  ///< from this rank's clock to rank 0's
-  std::string clock;          ///< how well: a word or two
+  std::int64_t shift_ns = 0;                      ///< from this rank's clock to rank 0's
+  std::string clock;                              ///< how well: a word or two
+  base::Duration patience = base::kFilePatience;  ///< how long its beginning and its end wait for the file
 };
 
-/// Makes the file anew, for the ranks of this machine. One of them does, before the others open it. Throws Error
-/// (transport).
+/// So many events wait for the file at most.
+inline constexpr std::size_t kMostWaiting = std::size_t{1} << 18U;
+
+/// Makes the file anew, for the ranks of this machine. One of them does, before the others open it. Throws Error (io).
 void create(const std::string& path);
 
 /// Turns events into lines of JSON. One thread at a time.
@@ -54,6 +61,8 @@ class Writer {
 
   /// What a viewer shows of the rank itself; the first lines.
   [[nodiscard]] std::string head() const;
+  /// The end of the array, for the last rank.
+  [[nodiscard]] std::string tail() const;
   void name(std::uint64_t id, std::string_view text) { names_.emplace(id, text); }
   /// Appends what follows from the event: often nothing yet.
   void add(const recorder::Record& record, std::string& lines);
@@ -102,42 +111,32 @@ class Writer {
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> waits_;  ///< by name and number: since when
 };
 
+class Output;
+
 class Timeline final : public recorder::Sink {
  public:
-  /// `report` gets a sentence if writing fails. Throws Error (transport): the file cannot be opened, or there
-  /// is no thread.
-  Timeline(const Place& place, std::function<void(const std::string&)> report);
+  using Report = std::function<void(const std::string&)>;
+
+  /// `report` gets a sentence for everything that the timeline lacks. Throws Error: the file cannot be opened (io), or
+  /// there is no thread (transport). All ranks of the file have made theirs before one ends.
+  Timeline(const Place& place, Report report);
+  /// The same with an open file.
+  Timeline(const Place& place, base::UniqueFd file, Report report);
   ~Timeline() override { end(); }
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// Writes what is there, and takes nothing more.
+  /// Writes what is there, if the file takes it in time, and takes nothing more.
   void end() noexcept;
 
   void take(const recorder::Record& record) noexcept override;
   void name(std::uint64_t id, std::string_view text) noexcept override;
 
  private:
-  /// An event, or a name (`text` is not empty then).
-  struct Item {
-    recorder::Record record;
-    std::string text;
-  };
-  void put(Item item) noexcept;
-  void run();
-  void write(const std::string& lines);
-
-  Writer writer_;
-  const std::function<void(const std::string&)> report_;
-  const std::string path_;
-  base::UniqueFd file_;
-  base::Mutex mutex_;
-  base::ConditionVariable changed_;
-  std::vector<Item> items_ KOLO_GUARDED_BY(mutex_);
-  std::uint64_t lost_ KOLO_GUARDED_BY(mutex_) = 0;  ///< for want of memory
-  bool ends_ KOLO_GUARDED_BY(mutex_) = false;
-  bool has_failed_ = false;  ///< the thread's
-  std::thread thread_;
+  const base::Duration patience_;
+  const std::shared_ptr<Output> output_;  ///< the thread's, too, which may outlive this
+  base::LeavableThread thread_;
+  bool has_ended_ = false;
 };
 
 }  // namespace kolo::timeline

@@ -70,6 +70,11 @@ std::string Writer::head() const {
   return lines;
 }
 
+std::string Writer::tail() const {
+  return "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":" + std::to_string(place_.rank) + ",\"args\":{" +
+         field("sort_index", static_cast<std::uint64_t>(place_.rank)) + "}}\n]\n";
+}
+
 std::string Writer::name_of(std::uint64_t id) const {
   const auto found = names_.find(id);
   return found == names_.end() ? "tensor " + std::to_string(id) : found->second;

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "timeline/timeline.hpp"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <barrier>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -194,10 +202,11 @@ class TimelineFile : public ::testing::Test {
   }
   ~TimelineFile() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::string path() const { return folder_ + "/run.json"; }
-  [[nodiscard]] Json read() const {
+  [[nodiscard]] std::string text() const {
     std::ifstream file(path());
-    return parse({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
+  [[nodiscard]] Json read() const { return Json::parse(text()); }
   std::string folder_;
 };
 
@@ -206,9 +215,11 @@ TEST_F(TimelineFile, RanksAppendWholeLines) {
   constexpr int kRanks = 4;
   constexpr std::uint32_t kEach = 10000;
   std::vector<std::thread> ranks;
+  std::barrier all_have_begun(kRanks);
   for (int rank = 0; rank < kRanks; ++rank) {
-    ranks.emplace_back([this, rank] {
+    ranks.emplace_back([this, rank, &all_have_begun] {
       Timeline timeline({path(), rank, "host", 0, "exact"}, [](const std::string& what) { ADD_FAILURE() << what; });
+      all_have_begun.arrive_and_wait();
       for (std::uint32_t i = 0; i < kEach; ++i) timeline.take(record(i, Kind::step_ended, 0, 0, i));
     });
   }
@@ -231,20 +242,103 @@ TEST_F(TimelineFile, NothingComesAfterItsEnd) {
   timeline.take(record(2, Kind::sentence, 1));
   timeline.end();
   const Json events = read();
-  EXPECT_EQ(events.back()["name"], "w");
-  EXPECT_EQ(events.back()["ts"], 0.001);
+  const Json& last = events[events.size() - 2];  // before the array's end
+  EXPECT_EQ(last["name"], "w");
+  EXPECT_EQ(last["ts"], 0.001);
+}
+
+TEST_F(TimelineFile, IsCompleteOnceTheLastRankHasEnded) {
+  create(path());
+  const auto refuse = [](const std::string& what) { ADD_FAILURE() << what; };
+  constexpr int kRanks = 3;
+  std::vector<std::unique_ptr<Timeline>> timelines;
+  for (int rank = 0; rank < kRanks; ++rank)
+    timelines.push_back(std::make_unique<Timeline>(Place{path(), rank, "host", 0, "exact"}, refuse));
+  for (const std::size_t rank : {1U, 0U}) {
+    timelines[rank]->end();
+    EXPECT_FALSE(Json::accept(text())) << rank;
+  }
+  timelines[2]->take(record(1, Kind::step_ended, 0, 0, 7));
+  timelines[2]->end();
+  const Json events = read();
+  EXPECT_EQ(std::count_if(events.begin(), events.end(), [](const Json& one) { return one["name"] == "step 7 ends"; }),
+            1);
+  EXPECT_EQ(std::count_if(events.begin(), events.end(), [](const Json& one) { return one["name"] == "process_name"; }),
+            kRanks);
 }
 
 TEST_F(TimelineFile, AFullDiskEndsItWithASentence) {
   std::vector<std::string> said;
   {
-    Timeline timeline({"/dev/full", 0, "host", 0, "exact"}, [&said](const std::string& what) { said.push_back(what); });
+    Timeline timeline({path(), 0, "host", 0, "exact"}, base::UniqueFd(::open("/dev/full", O_WRONLY | O_CLOEXEC)),
+                      [&said](const std::string& what) { said.push_back(what); });
     timeline.take(record(1, Kind::step_ended, 0));
   }
+  EXPECT_EQ(said, std::vector<std::string>{"the timeline ends here: write to " + path() +
+                                           ": No space left on device (errno 28)"});
+}
+
+// The default for the signal of this limit ends the process.
+TEST_F(TimelineFile, TheLimitOfAFilesSizeEndsItWithASentenceAndAWholeLine) {
+  std::vector<std::string> said;
+  create(path());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit{1000, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  {
+    Timeline timeline({path(), 0, "host", 0, "exact"}, [&said](const std::string& what) { said.push_back(what); });
+    for (std::uint32_t i = 0; i < 100; ++i) timeline.take(record(i, Kind::step_ended, 0, 0, i));
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(said,
-            std::vector<std::string>{"the timeline ends here: write to /dev/full: No space left on device (errno 28)"});
-  EXPECT_THROW(create(folder_ + "/none/run.json"), Error);
+            std::vector<std::string>{"the timeline ends here: write to " + path() + ": File too large (errno 27)"});
+  EXPECT_GT(parse(text()).size(), 6U);
+}
+
+TEST_F(TimelineFile, OnlyARegularFileIsTaken) {
+  const auto error_of = [](const std::string& path) {
+    try {
+      create(path);
+    } catch (const Error& error) {
+      return std::string(to_string(error.code())) + ": " + error.status().message();
+    }
+    return std::string("no error");
+  };
+  std::ofstream(folder_ + "/victim") << "mine";
+  std::filesystem::create_symlink("victim", folder_ + "/link");
+  ASSERT_EQ(::mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(error_of(folder_ + "/link"), "io: " + folder_ + "/link: is a symbolic link, no regular file");
+  EXPECT_EQ(error_of(folder_ + "/fifo"), "io: " + folder_ + "/fifo: is a FIFO, no regular file");
+  EXPECT_EQ(error_of("/dev/full"), "io: /dev/full: is a device, no regular file");
+  EXPECT_EQ(error_of(folder_ + "/none/run.json"), "io: " + folder_ + "/none/run.json: open: No such file or directory");
+  EXPECT_EQ(std::filesystem::file_size(folder_ + "/victim"), 4U);
   EXPECT_THROW(Timeline({folder_ + "/none/run.json", 0, "host", 0, "exact"}, {}), Error);
+}
+
+// A full pipe without a reader stands for a file system that hangs: write(2) does not return.
+TEST_F(TimelineFile, AFileThatTakesNothingHoldsUpNoEnd) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  base::UniqueFd reader(ends[0]);
+  const int room = ::fcntl(ends[1], F_GETPIPE_SZ);
+  const std::string fill(static_cast<std::size_t>(room), 'x');
+  ASSERT_EQ(::write(ends[1], fill.data(), fill.size()), room);
+  std::vector<std::string> said;
+  {
+    Timeline timeline({path(), 0, "host", 0, "exact", std::chrono::milliseconds(50)}, base::UniqueFd(ends[1]),
+                      [&said](const std::string& what) { said.push_back(what); });
+    for (std::uint32_t i = 0; i < 2 * kMostWaiting; ++i) timeline.take(record(i, Kind::step_ended, 0, 0, i));
+  }
+  EXPECT_EQ(said, std::vector<std::string>{"the timeline ends here: " + path() +
+                                           " did not take the rest within 0.05 s; its file system hangs, or is too "
+                                           "slow"});
+  // Its thread ends with the pipe's, and says nothing more.
+  std::string all(fill.size(), '\0');
+  ssize_t got = 1;
+  while (got > 0) got = ::read(reader.get(), all.data(), all.size());
+  EXPECT_EQ(got, 0);
+  EXPECT_EQ(said.size(), 1U);
 }
 
 }  // namespace
