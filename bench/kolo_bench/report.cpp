@@ -154,6 +154,8 @@ void Report::finish() const {
     }
     std::printf("\n");
   }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw std::runtime_error("standard output could not be written");
   if (flags_.json.empty()) return;
   std::ofstream stream(flags_.json);
   stream << records_.dump(2) << "\n";

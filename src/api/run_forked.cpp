@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranks as processes that this one starts.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -25,6 +26,7 @@
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
 #include "launch/processes.hpp"
+#include "launch/supervision.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/visibility.hpp"
 #endif
@@ -166,34 +168,26 @@ void run_forked(int ranks, const std::function<void()>& body, const Options& opt
   rethrow(outcome);
 }
 
-int run_program(int ranks, const std::vector<std::string>& command) {
-  require_ranks(ranks, "run_program");
-  if (command.empty()) throw Error(ErrorCode::invalid_argument, "run_program was given no program");
-  launch::open_standard_descriptors();
-  const MeetingPlace place = store::tcp(kHost, 0);
-  const std::string key = base::hex_of(base::random_word());
-  const launch::Outcome outcome = launch::run_processes(
-      ranks,
-      [&](int rank, int /*report*/) {
-        std::vector<std::string> variables = base::environment_with({{"KOLO_STORE", place.describe()},
-                                                                     {"KOLO_RANK", std::to_string(rank)},
-                                                                     {"KOLO_SIZE", std::to_string(ranks)},
-                                                                     {"KOLO_JOB_KEY", key}});
-        std::vector<std::string> words = command;
-        std::vector<char*> arguments;
-        std::vector<char*> environment;
-        arguments.reserve(words.size() + 1);
-        environment.reserve(variables.size() + 1);
-        for (std::string& word : words) arguments.push_back(word.data());
-        for (std::string& variable : variables) environment.push_back(variable.data());
-        arguments.push_back(nullptr);
-        environment.push_back(nullptr);
-        ::execvpe(arguments.front(), arguments.data(), environment.data());
-        const int error = errno;
-        std::fprintf(stderr, "kolo-run: cannot run %s: %s\n", words.front().c_str(), base::errno_text(error).c_str());
-        return error == ENOENT ? 127 : 126;  // the exit statuses of a shell
-      },
-      launch::Descendants::ended);
+namespace {
+
+/// Becomes the program. Returns the exit status where that fails.
+int execute(std::vector<std::string> command, std::vector<std::string> variables) {
+  std::vector<char*> arguments;
+  std::vector<char*> environment;
+  arguments.reserve(command.size() + 1);
+  environment.reserve(variables.size() + 1);
+  for (std::string& word : command) arguments.push_back(word.data());
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  arguments.push_back(nullptr);
+  environment.push_back(nullptr);
+  ::execvpe(arguments.front(), arguments.data(), environment.data());
+  const int error = errno;
+  std::fprintf(stderr, "kolo-run: cannot run %s: %s\n", command.front().c_str(), base::errno_text(error).c_str());
+  return error == ENOENT ? 127 : 126;  // the exit statuses of a shell
+}
+
+/// Of a whole job, and says why it is not 0.
+int status_of(const launch::Outcome& outcome, int ranks) {
   if (outcome.signal) return 128 + *outcome.signal;
   for (const launch::Ending& ending : outcome.endings) {
     if (ending.status == 0) continue;
@@ -201,7 +195,33 @@ int run_program(int ranks, const std::vector<std::string>& command) {
                  launch::describe_status(ending.status).c_str());
     return launch::exit_status_of(ending.status);
   }
-  return 0;
+  if (outcome.output_error == 0) return 0;
+  std::fprintf(stderr, "kolo-run: the ranks' output could not be written: %s\n",
+               base::errno_text(outcome.output_error).c_str());
+  return EXIT_FAILURE;
+}
+
+}  // namespace
+
+int run_program(int ranks, const std::vector<std::string>& command) {
+  require_ranks(ranks, "run_program");
+  if (command.empty()) throw Error(ErrorCode::invalid_argument, "run_program was given no program");
+  launch::open_standard_descriptors();
+  const MeetingPlace place = store::tcp(kHost, 0);
+  const std::string key = base::hex_of(base::random_word());
+  const auto run_rank = [&](int rank, int /*report*/) {
+    return execute(command, base::environment_with({{"KOLO_STORE", place.describe()},
+                                                    {"KOLO_RANK", std::to_string(rank)},
+                                                    {"KOLO_SIZE", std::to_string(ranks)},
+                                                    {"KOLO_JOB_KEY", key}}));
+  };
+  const int status = launch::run_supervised([&](int lifeline) {
+    return status_of(launch::run_processes(ranks, run_rank, launch::Descendants::ended, lifeline), ranks);
+  });
+  if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) {  // nobody reads the output any more
+    std::fprintf(stderr, "kolo-run: the process that keeps the ranks %s\n", launch::describe_status(status).c_str());
+  }
+  return launch::exit_status_of(status);
 }
 
 }  // namespace kolo

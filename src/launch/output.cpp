@@ -40,6 +40,7 @@ void Target::write_some() {
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR) {
+      if (error_ == 0) error_ = errno;
       written = unsent_.size();
     }
   }

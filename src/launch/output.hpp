@@ -26,9 +26,12 @@ class Target {
   void put(std::string_view text);
   /// Writes what is possible now.
   void write_some();
+  /// Why text was lost first; 0: none was.
+  [[nodiscard]] int error() const noexcept { return error_; }
 
  private:
   const int fd_;
+  int error_ = 0;
   std::string unsent_;
 };
 

@@ -13,9 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <list>
 #include <set>
 #include <utility>
@@ -27,6 +25,7 @@
 #include "base/unique_fd.hpp"
 #include "launch/descendants.hpp"
 #include "launch/output.hpp"
+#include "launch/pipe.hpp"
 #include "launch/sockets.hpp"
 #include "launch/taken_signals.hpp"
 
@@ -39,31 +38,6 @@ constexpr std::chrono::seconds kLastGrace{2};
 /// Some programs send a signal to a process and to its group (timeout(1)): a second one within this time counts as the
 /// same.
 constexpr std::chrono::seconds kSameSignal{1};
-
-struct Pipe {
-  base::UniqueFd read;
-  base::UniqueFd write;
-};
-
-Pipe make_pipe() {
-  int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno("making a pipe for a rank's output", errno);
-  Pipe pipe;
-  pipe.read.reset(ends[0]);
-  pipe.write.reset(ends[1]);
-  return pipe;
-}
-
-/// Flushes the C and C++ output streams of this process.
-void flush_streams() noexcept {
-  try {
-    std::cout.flush();
-    std::clog.flush();
-  } catch (const std::exception&) {  // the program has enabled exceptions of its streams, which cannot be passed on
-                                     // here
-  }
-  std::fflush(nullptr);
-}
 
 /// Raises the limit of open files for this process, which has four for each rank, and for rank 0, which has as many and
 /// its own. Only as far as needed, because some programs loop over all possible descriptors.
@@ -95,7 +69,7 @@ struct Child {
 
 class Family {
  public:
-  explicit Family(Descendants descendants) : signals_(descendants == Descendants::ended) {
+  Family(Descendants descendants, int lifeline) : signals_(descendants == Descendants::ended), lifeline_(lifeline) {
     if (descendants == Descendants::ended) adopted_.emplace();
   }
   ~Family() {
@@ -111,7 +85,7 @@ class Family {
   Family& operator=(const Family&) = delete;
 
   void start(int rank, const std::function<int(int, int)>& body) {
-    std::array<Pipe, 3> pipes{make_pipe(), make_pipe(), make_pipe()};
+    std::array<Pipe, 3> pipes{Pipe::make(), Pipe::make(), Pipe::make()};
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) {
@@ -140,8 +114,10 @@ class Family {
       output_.write_some();
       errors_.write_some();
       while (const auto taken = signals_.take()) hear(*taken);
+      if (lifeline_ >= 0 && readable_.count(lifeline_) != 0) kill_all();
       end_all();
     }
+    outcome_.output_error = output_.error() != 0 ? output_.error() : errors_.error();
     return std::move(outcome_);
   }
 
@@ -190,6 +166,7 @@ class Family {
 
   void wait() {
     std::vector<pollfd> all{{signals_.fd(), POLLIN, 0}};
+    if (lifeline_ >= 0) all.push_back({lifeline_, POLLIN, 0});
     for (const Child& child : children_) {
       if (!child.status && child.process.valid()) all.push_back({child.process.get(), POLLIN, 0});
       for (const Output& output : child.outputs) {
@@ -248,6 +225,15 @@ class Family {
     begin_to_end(is_second ? kLastGrace : kSignalGrace);
   }
 
+  /// Whoever waits for this process is gone.
+  void kill_all() {
+    lifeline_ = -1;
+    outcome_.signal = SIGKILL;
+    signal_ = SIGKILL;
+    tell({SIGKILL, false});
+    begin_to_end(kLastGrace);
+  }
+
   void end_all() {
     if (!ending_ || base::now() < next_) return;
     tell({signal_, false});
@@ -274,6 +260,7 @@ class Family {
   }
 
   TakenSignals signals_;
+  int lifeline_;
   std::optional<AdoptedProcesses> adopted_;
   Target output_{STDOUT_FILENO};
   Target errors_{STDERR_FILENO};
@@ -296,10 +283,11 @@ void open_standard_descriptors() {
   ::close(fd);
 }
 
-Outcome run_processes(int count, const std::function<int(int rank, int report)>& body, Descendants descendants) {
+Outcome run_processes(int count, const std::function<int(int rank, int report)>& body, Descendants descendants,
+                      int lifeline) {
   const RaisedLimit limit(count);
   flush_streams();  // or each child would write the buffered text again
-  Family family(descendants);
+  Family family(descendants, lifeline);
   for (int rank = 0; rank < count; ++rank) family.start(rank, body);
   return family.watch();
 }

@@ -5,7 +5,8 @@
 // A process that ends badly (an exit status other than 0, a signal) ends the others: they have kGrace to end by
 // themselves (a rank that learns of the death from Kolo can save its work), then get SIGTERM, then SIGKILL. A signal
 // that ends a job is passed on, and the processes have kSignalGrace to save their work; a second signal kills them at
-// once. When this process dies for any reason, the system kills them.
+// once. When this process dies for any reason, the system kills them, but not what they have started: supervision.hpp
+// does.
 #pragma once
 
 #include <csignal>
@@ -28,12 +29,13 @@ struct Ending {
 struct Outcome {
   std::vector<Ending> endings;  ///< in the order in which they ended; of those seen at once the killed ones first
   std::optional<int> signal;    ///< that this process got: it was passed on, and all have ended
+  int output_error = 0;         ///< why output of theirs could not be passed on; 0: it was
 };
 
 /// What happens to processes that the forked ones have started, once all forked ones have ended.
 enum class Descendants : std::uint8_t {
   left_alone,
-  ended,  ///< they get the signal that ended the job, or SIGTERM; then SIGKILL. (Not when this process is killed.)
+  ended,  ///< they get the signal that ended the job, or SIGTERM; then SIGKILL
 };
 
 /// Opens standard input, output and error if this process was started without one. Otherwise the next opened descriptor
@@ -46,11 +48,11 @@ void open_standard_descriptors();
 /// 0 has its standard input, and the others have none. This thread takes the signals of TakenSignals meanwhile: those
 /// that end a job end it, SIGUSR1 and SIGUSR2 are passed on. The limit of open files is raised as far as that many
 /// ranks need and the system allows. Returns when all have ended. Throws Error (transport) if they cannot be started;
-/// then none is left.
+/// then none is left. `lifeline` (-1: there is none): once it can be read all are killed (supervision.hpp).
 ///
 /// Only the calling thread exists in the processes: a lock that another thread holds stays locked there.
 [[nodiscard]] Outcome run_processes(int count, const std::function<int(int rank, int report)>& body,
-                                    Descendants descendants = Descendants::left_alone);
+                                    Descendants descendants = Descendants::left_alone, int lifeline = -1);
 
 /// "was killed by signal 9 (Killed)", "ended with exit status 3".
 [[nodiscard]] std::string describe_status(int status);

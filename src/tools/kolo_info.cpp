@@ -29,6 +29,8 @@
 
 #include <kolo/kolo.hpp>
 
+#include "output.hpp"
+
 namespace {
 
 namespace po = boost::program_options;
@@ -324,18 +326,12 @@ Json of_devices() {
   return list;
 }
 
-void flush_output() {
-  std::cout.flush();
-  if (!std::cout) throw std::runtime_error("standard output could not be written");
-}
-
 void print_devices(const Flags& flags) {
   if (flags.json) {
     std::cout << Json{{"devices", of_devices()}}.dump(2) << "\n";
   } else {
     std::cout << kolo::describe_devices();
   }
-  flush_output();
 }
 
 /// In the words of a start that has failed.
@@ -360,7 +356,7 @@ void run(const Flags& flags) {
   } else {
     print(of_build(), ranks);
   }
-  flush_output();
+  tools::flush_output();  // before the ranks part
 }
 
 }  // namespace
@@ -377,6 +373,7 @@ int main(int argc, char** argv) {
     } else {
       run(flags);
     }
+    tools::flush_output();
     return 0;
   } catch (const BadFlags& error) {
     std::cerr << "kolo-info: " << error.what() << " (see --help)\n";

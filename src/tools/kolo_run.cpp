@@ -18,11 +18,13 @@ constexpr const char* kHelp =
     "  kolo-run -np RANKS [--] PROGRAM [ARGUMENT ...]\n\n"
     "Output comes in whole lines; rank 0 alone has the standard input. A process that ends badly ends the others,\n"
     "5 s later. SIGINT (Ctrl-C), SIGTERM and SIGHUP are passed on; what runs 30 s later, or when such a signal comes\n"
-    "again, is killed. SIGUSR1 and SIGUSR2 are passed on, too. What the processes have started ends with them.\n"
+    "again, is killed. SIGUSR1 and SIGUSR2 are passed on, too. What the processes have started ends with them, also\n"
+    "when kolo-run itself is killed.\n"
     "Every process gets KOLO_STORE, KOLO_RANK, KOLO_SIZE and KOLO_JOB_KEY.\n\n"
     "Exit status: that of the process that ended badly first (128 and the number of the signal for one that was\n"
-    "killed; 127: there is no such program, 126: it cannot be run), else 0; 128 and the number of a signal that ended\n"
-    "all; 2 the flags are wrong.\n";
+    "killed; 127: there is no such program, 126: it cannot be run), else 0, or 1 if their output could not be "
+    "written;\n"
+    "128 and the number of a signal that ended all; 2 the flags are wrong.\n";
 
 int complain(const std::string& what) {
   std::cerr << "kolo-run: " << what << " (see --help)\n";
@@ -34,8 +36,10 @@ int complain(const std::string& what) {
 int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
-    std::cout << kHelp;
-    return 0;
+    std::cout << kHelp << std::flush;
+    if (std::cout) return 0;
+    std::cerr << "kolo-run: standard output could not be written\n";
+    return 1;
   }
   if (words.size() < 2 || (words[0] != "-np" && words[0] != "-n"))
     return complain("-np and the number of ranks come first");

@@ -17,6 +17,8 @@
 
 #include <kolo/kolo.hpp>
 
+#include "output.hpp"
+
 namespace {
 
 struct BadFlags : std::runtime_error {
@@ -44,7 +46,7 @@ usage: kolo-why [--json] [--ranks] [--fr-trace TO] [DIR]
            writes the collectives of each rank into the folder TO, as `torchfrtrace TO` of PyTorch reads them
 
 The job may still run. Jobs that ended in order leave nothing.
-exit status: 0 nothing is wrong, 1 something is, 2 wrong flags, or there is no job
+exit status: 0 nothing is wrong, 1 something is, 2 wrong flags, there is no job, or the output cannot be written
 )";
 
 Flags parse(int argc, char** argv) {
@@ -73,6 +75,7 @@ int main(int argc, char** argv) {
     const Flags flags = parse(argc, argv);
     if (flags.help) {
       std::cout << kHelp;
+      tools::flush_output();
       return 0;
     }
     const kolo::JobReport report = kolo::explain_job(flags.directory);
@@ -83,6 +86,7 @@ int main(int argc, char** argv) {
     } else {
       std::cout << kolo::to_text(report, flags.ranks);
     }
+    tools::flush_output();
     return report.verdict == "healthy" ? 0 : 1;
   } catch (const BadFlags& error) {
     std::cerr << "kolo-why: " << error.what() << " (see --help)\n";
@@ -92,6 +96,6 @@ int main(int argc, char** argv) {
     return 2;
   } catch (const std::exception& error) {
     std::cerr << "kolo-why: " << error.what() << "\n";
-    return 1;
+    return 2;
   }
 }

@@ -244,7 +244,11 @@ TEST(WrongStart, AFileOfAnotherUser) {
   EXPECT_EQ(said(1, "a key"), not_kolo);
   std::filesystem::remove(path);
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_EQ(said(1, ""), path + " is no file: give the job a path at which a file can be written");
+  EXPECT_EQ(said(1, ""), "cannot read where rank 0 is from " + path +
+                             ": is a FIFO, no regular file: give the job a path at which a file can be written");
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("elsewhere", path);
+  EXPECT_EQ(said(0, ""), "rank 0 cannot write its address to " + path + ": is a symbolic link, no regular file");
 }
 
 /// A program's own that does not keep its word.

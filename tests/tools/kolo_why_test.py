@@ -146,6 +146,15 @@ class KoloWhy(unittest.TestCase):
             self.check(found, [1])
 
 
+class Output(unittest.TestCase):
+    def test_what_cannot_be_printed_is_an_error(self):
+        with Job("kill") as job, open("/dev/full", "w", encoding="ascii") as full:
+            job.process.wait()
+            for arguments in (["--help"], [job.recorders], ["--json", job.recorders]):
+                done = subprocess.run([KOLO_WHY, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual((done.returncode, done.stderr), (2, "kolo-why: standard output could not be written\n"))
+
+
 class Timeline(unittest.TestCase):
     def test_the_file_of_a_job_that_was_killed_opens(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -197,6 +197,15 @@ def wait_until(holds):
         assert time.monotonic() < deadline
 
 
+def is_gone(pid):
+    """Whether the process has ended; whoever adopted it may not have waited for it yet."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 def listens(pid):
     """Whether the process has a TCP socket that listens."""
     try:
@@ -257,6 +266,31 @@ class KoloRun(unittest.TestCase):
                 self.assertEqual(job.wait(timeout=600), 128 + signal.SIGTERM if status is None else status)
             for one in left:
                 self.assertRaises(ProcessLookupError, os.kill, one, 0)
+
+    def test_a_killed_kolo_run_leaves_nothing(self):
+        for victim in ("kolo-run", "keeper"):
+            with subprocess.Popen([KOLO_RUN, "-np", "2", "sh", "-c", "sh -c 'echo $$; sleep 1000; true'; true"], env=PLAIN,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+                below_shells = [int(job.stdout.readline()) for _ in range(2)]
+                with open(f"/proc/{job.pid}/task/{job.pid}/children", encoding="ascii") as file:
+                    keeper = int(file.read())
+                os.kill(job.pid if victim == "kolo-run" else keeper, signal.SIGKILL)
+                self.assertEqual(job.wait(timeout=600), -signal.SIGKILL if victim == "kolo-run" else 128 + signal.SIGKILL)
+                self.assertEqual(job.communicate()[0], "")  # nobody holds the pipe any more: all have ended
+            for one in below_shells:
+                wait_until(lambda pid=one: is_gone(pid))
+
+    def test_output_that_is_lost_is_an_error(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            for tool, arguments in ((KOLO_RUN, ["-np", "2", "echo", "lost"]), (KOLO_RUN, ["--help"]), (KOLO_INFO, ["--help"]),
+                                    (KOLO_INFO, ["--version"]), (KOLO_INFO, ["--devices"]), (KOLO_INFO, [])):
+                done = subprocess.run([tool, *arguments], env=PLAIN, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                                      timeout=600)
+                said = {KOLO_INFO: "kolo-info: standard output could not be written\n",
+                        KOLO_RUN: "kolo-run: standard output could not be written\n"}[tool]
+                if "lost" in arguments:
+                    said = "kolo-run: the ranks' output could not be written: No space left on device (errno 28)\n"
+                self.assertEqual((done.returncode, done.stderr), (1, said), [tool, *arguments])
 
     def test_a_rank_has_time_to_save_its_work(self):
         script = "trap 'sleep 3; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
