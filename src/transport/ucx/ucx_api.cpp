@@ -22,6 +22,10 @@ constexpr const char* kDevices = "UCX_NET_DEVICES";
 constexpr const char* kSegment = "256k";
 constexpr std::array<const char*, 2> kSegments = {"UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE"};
 constexpr const char* kConnectsWithoutWaiting = "UCX_TCP_CONN_NB";
+/// UCX's memory for ranks of one machine has a name in /dev/shm for some milliseconds of the start, and a rank that is
+/// killed then leaves it there: 3 MB. Ranks of a node share Kolo's own memory.
+constexpr const char* kTransports = "UCX_TLS";
+constexpr const char* kWithoutSharedMemory = "^posix,sysv,xpmem";
 /// From UCX 1.17 on a setting of one transport is changed by its whole name, before by its name without the transport.
 constexpr unsigned kMinorWithWholeNames = 17;
 
@@ -138,6 +142,8 @@ void Worker::make_context(const std::string& devices) {
   if (!devices.empty() && !base::process_environment()(kDevices)) {
     status = calls_.config_modify(config, "NET_DEVICES", devices.c_str());
   }
+  if (status == UCS_OK && !base::process_environment()(kTransports))
+    status = calls_.config_modify(config, "TLS", kWithoutSharedMemory);
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;

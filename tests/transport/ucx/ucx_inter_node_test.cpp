@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -201,6 +202,20 @@ TEST(UcxInterNode, OverTcpAMessageOfASlotIsGoneBeforeItIsAskedFor) {
     meet(bootstrap);
   });
   EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
+}
+
+/// Such memory has a name for some milliseconds, and stays if the rank is killed in them.
+TEST(UcxLibrary, MakesNoMemoryThatProcessesShareByName) {
+  const std::vector<int> statuses = run_processes(1, [](bootstrap::Bootstrap&) {
+    ::unsetenv("UCX_TLS");
+    const Worker worker(testing::ucx_library(), "");
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      EXPECT_EQ(line.find("ucx_shm"), std::string::npos) << line;
+      EXPECT_EQ(line.find("/SYSV"), std::string::npos) << line;
+    }
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0}));
 }
 
 /// What is sent would be longer than what is received, as UCX has that itself, which UCX refuses.
