@@ -122,6 +122,23 @@ GETENV = re.compile(r"\b(secure_)?getenv\b")
 # reader of types.)
 BY_LOCALE = re.compile(r"\bo?i?stringstream\b|\bstrto(?:d|f|ld)\b|\bsto(?:i|l|ul|ll|ull|f|d|ld)\b")
 FLOAT_FORMAT = re.compile(r'printf\s*\([^;]*?%[-+ #0-9.*]*l?[aefgAEFG][^;]*;')
+# Files are opened by src/base/files.hpp. Beside it: what the system itself has (/proc, /sys, /dev/null), and those who
+# make what that reads, or keep to its rules with descriptors of folders.
+OPENS = re.compile(r"(?<![\w>])::(?:open(?:at)?|creat|mkostemp|mkstemp|rename(?:at)?)\s*\(|\bstd::rename\s*\(|"
+                   r"\bf(?:re)?open\s*\(|\b[io]?fstream\b")
+OF_THE_SYSTEM = re.compile(r'"/(?:dev/null|proc/|sys/)')
+MAY_OPEN = {
+    "src/base/files.cpp": "the three ways",
+    "src/base/cgroup.cpp": "/proc and /sys, below a root that tests choose",
+    "src/base/cpu.cpp": "/proc and /sys, below a root that tests choose",
+    "src/checkpoint/files.cpp": "renames folders that it has made",
+    "src/launch/descendants.cpp": "/proc",
+    "src/libtorch/engine.cpp": "the configuration, by a stream",
+    "src/recorder/directory.cpp": "the folder of the recorders: its owner is checked",
+    "src/recorder/recorder.cpp": "makes a new file and maps it, which needs it open to be read",
+    "src/transport/shm/peer_memory.cpp": "/proc",
+}
+
 # Comments, strings and characters, so that none is taken for code. An include's own quotes stay.
 NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S
@@ -232,6 +249,14 @@ def check_file(root, path):
         for match in GETENV.finditer(code):
             line = code.count("\n", 0, match.start()) + 1
             found.append((line, f"calls {match.group(0)}; only src/base reads the environment"))
+    if path.startswith(("src/", "mpi/")) and path not in MAY_OPEN:
+        code = without_comments(text, keep_strings=True)
+        for match in OPENS.finditer(without_comments(text, keep_strings=False)):
+            statement = code[match.start():code.find(";", match.start())]
+            line = code.count("\n", 0, match.start()) + 1
+            is_include = code[code.rfind("\n", 0, match.start()) + 1:].startswith("#include")
+            if not is_include and not OF_THE_SYSTEM.search(statement):
+                found.append((line, f"opens a file by {match.group(0).strip('( ')}; base/files.hpp has the three ways"))
     if path.startswith(("src/", "mpi/")) and path != "src/base/text.hpp" and module not in ("tools", "libtorch"):
         for kind in (BY_LOCALE, FLOAT_FORMAT):
             code = without_comments(text, keep_strings=kind is FLOAT_FORMAT)

@@ -122,6 +122,11 @@ FORBIDDEN = {
     "ostringstream in data": ("src/data/a.cpp", "std::ostringstream text;", "uses ostringstream, which obeys"),
     "printf of a float in mpi": ("mpi/a.cpp", 'std::snprintf(to, n,\n "%d of %.4g s", 1, x);', "uses printf of a float"),
     "getenv in a public header": ("include/kolo/a.hpp", 'inline auto x = ::getenv("X");', "calls getenv"),
+    "open in the engine": ("src/engine/a.cpp", "int fd = ::open(path.c_str(), O_RDONLY);", "opens a file by ::open"),
+    "an output stream in api": ("src/api/a.cpp", "std::ofstream(path) << 1;", "opens a file by ofstream"),
+    "fopen in mpi": ("mpi/a.cpp", 'auto* file = std::fopen(path, "w");', "opens a file by fopen"),
+    "rename in a client": ("src/libtorch/a.cpp", "std::rename(from, to);", "opens a file by std::rename"),
+    "open of a device": ("src/launch/a.cpp", 'int fd = ::open("/dev/shm", O_RDONLY);', "opens a file by ::open"),
     "a file in no module": ("src/stray/a.cpp", "int x;", "in no module"),
 }
 
@@ -161,6 +166,9 @@ HARMLESS = {
     "in a string": ("src/data/a.hpp", 'auto s = "getenv";\n'),
     "printf of whole numbers": ("src/data/a.cpp", 'std::snprintf(to, n, "%d: %016lx: %s, a fifth", a, b, c);\n'),
     "in a raw string": ("src/data/a.hpp", 'auto s = R"x(\n#include "transport/shm/segment.hpp"\n)x";\n'),
+    "what the system has": ("src/launch/a.cpp", 'int a = ::open("/dev/null", O_RDWR);\nstd::ifstream b("/proc/" + pid);\n'),
+    "open of something else": ("src/data/a.cpp", "void Run::open(int a) { lengths_.open(a); }\n#include <fstream>\n"),
+    "open where it belongs": ("src/base/files.cpp", "int fd = ::open(path, flags);\n"),
     "part of another word": ("src/data/a.hpp", "int my_getenv_count;\n"),
     "a digit separator": ("src/data/a.hpp", "int n = 1'000;\n#include <vector>\nint m = 2'000;\n"),
 }
