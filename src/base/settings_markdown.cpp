@@ -14,9 +14,9 @@ is not listed here is a warning.
 Settings marked *shared* shape what all ranks do together: rank 0's value holds everywhere, and a rank whose own value
 differs says so in a warning. `mpirun` hands variables to other hosts only when told to (`-x KOLO_TIMEOUT_S`).
 
-A program that has other rights than its caller (set-user-ID, set-group-ID, capabilities) does not read variables of type
-*file*, nor `TMPDIR` and `XDG_RUNTIME_DIR`, and says so; a `KOLO_STORE` that is a file is an error there. (UCX, MPI and
-CUDA read variables of their own.)
+A program that has other rights than its caller (set-user-ID, set-group-ID, capabilities) does not read variables of
+type *file*, nor `TMPDIR` and `XDG_RUNTIME_DIR`, and says so; a `KOLO_STORE` that is a file is an error there. (UCX, MPI
+and CUDA read variables of their own.)
 
 Sizes take the binary suffixes K, M, G and T (`64K` is 65536); booleans are `true` or `false`, `1` or `0`, `yes` or
 `no`, `on` or `off`.

@@ -126,8 +126,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "in the user's runtime directory (`XDG_RUNTIME_DIR`), else `kolo-<uid>` in `TMPDIR` if that is a folder, else in "
      "`/tmp`. The newest 16 jobs that did not end in order are kept."},
     {"KOLO_TIMELINE", &S::timeline, Type::file, 0, 0, kShared, "HOROVOD_TIMELINE",
-     "The file of a timeline of all ranks, which opens in Perfetto (docs/looking.md): a new one, or a regular file, which "
-     "is emptied. Empty: none."},
+     "The file of a timeline of all ranks, which opens in Perfetto (docs/looking.md): a new one, or a regular file, "
+     "which is emptied. Empty: none."},
     {"KOLO_CHECK_NAN", &S::check_nan, Type::boolean, 0, 0, kShared, "",
      "Whether a reduction whose input has a NaN is refused, with an error that names tensor, rank, step and element. "
      "It reads every input once more; of a device it waits for the input's stream, and copies it to the host."},
