@@ -34,8 +34,10 @@ struct LifeCounter {
   void zero_grad() {}
 };
 
+/// Ranks leave here in the middle of first steps, in which the others would compare parameters with them.
 void run_lives(int ranks, const std::function<void()>& body) {
-  kolo::run_local(ranks, body, kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "60"));
+  kolo::run_local(ranks, body,
+                  kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "60").with_setting("KOLO_CHECK_REPLICAS", "off"));
 }
 
 void await_life(const std::atomic<int>& count, int wanted) {
