@@ -112,14 +112,15 @@ inline void allreduce_into(const Group& group, std::string_view name, ConstTenso
   return start(group, name, Call::allreduce_into(in, out, options));
 }
 
-/// A scalar, by value.
+/// A scalar, by value. Sums and products of integers wrap around, as those of tensors do: of n bits, what is right
+/// modulo 2^n. Give a wider type where that may happen.
 template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
-[[nodiscard]] T allreduce(const Group& group, T value, ReduceOp op) {
+[[nodiscard]] T allreduce(const Group& group, T value, ReduceOp op = ReduceOp::sum) {
   allreduce(group, TensorView(&value, dtype_of<T>(), Shape{}), AllreduceOptions{}.with_op(op));
   return value;
 }
 template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
-[[nodiscard]] T allreduce(T value, ReduceOp op) {
+[[nodiscard]] T allreduce(T value, ReduceOp op = ReduceOp::sum) {
   return allreduce(current_context(), value, op);
 }
 

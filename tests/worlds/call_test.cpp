@@ -3,6 +3,8 @@
 // Collectives as values: prepared ones, groups of them, and what is refused.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -322,6 +324,17 @@ TEST(CallErrors, AreThoseOfTheCalls) {
                 "the output of allgather of \"g\" has 5 elements, but the ranks together gave 12");
     }
     EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
+  });
+}
+
+TEST(Scalars, AreSummedWithoutAnOperationAndWrap) {
+  kolo::run_local(2, [] {
+    EXPECT_EQ(kolo::allreduce(3), 6);
+    EXPECT_EQ(kolo::allreduce(kolo::world(), 0.5), 1.0);
+    EXPECT_EQ(kolo::allreduce(std::numeric_limits<std::int64_t>::max()), -2);
+    EXPECT_EQ(kolo::allreduce(std::numeric_limits<std::int32_t>::min()), 0);
+    EXPECT_EQ(kolo::allreduce(std::uint8_t{200}), 144);
+    EXPECT_EQ(kolo::allreduce(std::int8_t{100}, ReduceOp::product), 16);
   });
 }
 
