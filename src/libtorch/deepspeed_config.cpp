@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sections are read key by key. What is left over is a key that is not served: an error with what to do, from the table
-// where DeepSpeed has such a key.
+// Sections are read key by key. What is left over is a key that is not served. All of them are told in one error, each
+// with what to do, from the table where DeepSpeed has such a key.
 #include "libtorch/deepspeed_config.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -77,32 +78,43 @@ constexpr Advice kAdvice[] = {
     {"elasticity", "the number of ranks is that of the job; delete the key"},
 };
 
+constexpr int kLargest = std::numeric_limits<int>::max();
+/// Of what becomes a loss scale, which float32 holds.
+constexpr double kLeastScale = 1e-38, kLargestScale = 1e38;
+constexpr int kDeepest = 32;
+
+/// Keys and values that are not served, with what to do.
+using Unserved = std::vector<std::string>;
+
 // An object of the file, with the path to it.
 class Section {
  public:
-  Section(std::string file, std::string path, const Json& json)
-      : file_(std::move(file)), path_(std::move(path)), json_(json) {
+  Section(std::string file, std::string path, const Json& json, Unserved& unserved)
+      : file_(std::move(file)), path_(std::move(path)), json_(json), unserved_(unserved) {
     if (!json.is_object()) refuse("", "it is " + shown(json) + "; it must be an object, { ... }");
   }
 
   [[nodiscard]] bool has(const char* key) const { return json_.contains(key); }
 
-  /// The value, or what stands in `otherwise`; of `minimum` or more.
-  double number(const char* key, double otherwise, double minimum) {
+  /// The value, or what stands in `otherwise`; from `least` to `most`, which is finite.
+  double number(const char* key, double otherwise, double least, double most = std::numeric_limits<double>::max()) {
     const Json* const value = find(key);
     if (value == nullptr) return otherwise;
-    if (!value->is_number()) wrong(key, *value, "a number");
-    const double got = value->get<double>();
-    if (!(got >= minimum)) wrong(key, *value, "a number, " + Json(minimum).dump() + " or more");
-    return got;
-  }
-  int integer(const char* key, int otherwise, int minimum) {
-    const Json* const value = find(key);
-    if (value == nullptr) return otherwise;
-    const std::string what = "an integer, " + std::to_string(minimum) + " or more";
+    const std::string what = most == std::numeric_limits<double>::max()
+                                 ? "a number, " + Json(least).dump() + " or more"
+                                 : "a number from " + Json(least).dump() + " to " + Json(most).dump();
     if (!value->is_number()) wrong(key, *value, what);
     const double got = value->get<double>();
-    if (!(got >= minimum && got <= 2147483647.0 && got == std::floor(got))) wrong(key, *value, what);
+    if (!(got >= least && got <= most)) wrong(key, *value, what);
+    return got;
+  }
+  int integer(const char* key, int otherwise, int least, int most = kLargest) {
+    const Json* const value = find(key);
+    if (value == nullptr) return otherwise;
+    const std::string what = "an integer from " + std::to_string(least) + " to " + std::to_string(most);
+    if (!value->is_number()) wrong(key, *value, what);
+    const double got = value->get<double>();
+    if (!(got >= least && got <= most && got == std::floor(got))) wrong(key, *value, what);
     return static_cast<int>(got);
   }
   bool boolean(const char* key, bool otherwise) {
@@ -128,18 +140,21 @@ class Section {
   std::optional<Section> section(const char* key) {
     const Json* const value = find(key);
     if (value == nullptr) return std::nullopt;
-    return Section(file_, under(key), *value);
+    return Section(file_, under(key), *value, unserved_);
   }
   Section section_or_empty(const char* key) {
     static const Json& nothing = *new Json(Json::object());  // never destroyed: a thread may still read at exit
     const Json* const value = find(key);
-    return {file_, under(key), value == nullptr ? nothing : *value};
+    return {file_, under(key), value == nullptr ? nothing : *value, unserved_};
   }
 
-  [[noreturn]] void refuse(const std::string& key, const std::string& sentence,
-                           ErrorCode code = ErrorCode::invalid_argument) const {
+  [[noreturn]] void refuse(const std::string& key, const std::string& sentence) const {
     const std::string where = key.empty() ? path_ : under(key);
-    throw Error(code, file_ + ": " + (where.empty() ? "" : where + ": ") + sentence);
+    throw Error(ErrorCode::invalid_argument, file_ + ": " + (where.empty() ? "" : where + ": ") + sentence);
+  }
+  /// It is refused at the end, with what else is not served.
+  void note_unserved(const std::string& key, const std::string& sentence) const {
+    unserved_.push_back(under(key) + ": " + sentence);
   }
   [[noreturn]] void wrong(const std::string& key, const Json& value, const std::string& wanted) const {
     if (value.is_string() && value.get<std::string>() == "auto") {
@@ -150,20 +165,20 @@ class Section {
 
   /// Of a key that has one value alone, which may be written.
   void only(const char* key, bool value) {
-    if (boolean(key, value) != value) refuse(key, advice_for(under(key)), ErrorCode::unsupported);
+    if (boolean(key, value) != value) note_unserved(key, advice_for(under(key)));
   }
 
   /// What has not been read is not served.
   void end() const {
     for (const auto& item : json_.items()) {
-      if (read_.count(item.key()) == 0) refuse(item.key(), advice_for(under(item.key())), ErrorCode::unsupported);
+      if (read_.count(item.key()) == 0) note_unserved(shortened(item.key()), advice_for(under(item.key())));
     }
   }
 
  private:
+  static std::string shortened(const std::string& text) { return text.size() > 60 ? text.substr(0, 60) + "..." : text; }
   static std::string shown(const Json& value) {
-    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    return text.size() > 60 ? text.substr(0, 60) + "..." : text;
+    return shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
   static std::string advice_for(const std::string& path) {
     for (const Advice& advice : kAdvice) {
@@ -181,6 +196,7 @@ class Section {
 
   std::string file_, path_;
   const Json& json_;
+  Unserved& unserved_;
   std::set<std::string> read_;
 };
 
@@ -194,13 +210,13 @@ void read_batch_sizes(Section& top, DeepSpeedConfig& config, int ranks) {
   const int all = top.integer("train_batch_size", 0, 1);
   int micro = top.integer("train_micro_batch_size_per_gpu", 0, 1);
   int steps = top.integer("gradient_accumulation_steps", 0, 1);
-  const auto quotient = [&](const std::string& key, int divisor, const std::string& what) {
+  const auto quotient = [&](const std::string& key, std::int64_t divisor, const std::string& what) {
     if (all % divisor != 0) {
       top.refuse("train_batch_size", std::to_string(all) + " is no multiple of " + std::to_string(divisor) + ", " +
                                          what + "; change one of them, or leave " + key +
                                          " and train_batch_size to be found");
     }
-    return all / divisor;
+    return static_cast<int>(all / divisor);
   };
   const std::string of_ranks = std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
   if (all == 0 && micro == 0) {
@@ -208,20 +224,23 @@ void read_batch_sizes(Section& top, DeepSpeedConfig& config, int ranks) {
                                    "gradient_accumulation_steps where that is not 1");
   }
   if (all != 0 && micro != 0 && steps == 0) {
-    steps = quotient("gradient_accumulation_steps", micro * ranks,
+    steps = quotient("gradient_accumulation_steps", std::int64_t{micro} * ranks,
                      "train_micro_batch_size_per_gpu " + std::to_string(micro) + " times " + of_ranks);
   }
   if (steps == 0) steps = 1;
   if (micro == 0) {
-    micro = quotient("train_micro_batch_size_per_gpu", steps * ranks,
+    micro = quotient("train_micro_batch_size_per_gpu", std::int64_t{steps} * ranks,
                      "gradient_accumulation_steps " + std::to_string(steps) + " times " + of_ranks);
   }
-  const std::int64_t product = std::int64_t{micro} * steps * ranks;
+  const std::string factors = "train_micro_batch_size_per_gpu " + std::to_string(micro) +
+                              " times gradient_accumulation_steps " + std::to_string(steps) + " times " + of_ranks;
+  if (std::int64_t{micro} * steps > kLargest / ranks) {
+    top.refuse("train_batch_size", factors + " is more than " + std::to_string(kLargest) + "; write smaller numbers");
+  }
+  const int product = micro * steps * ranks;
   if (all != 0 && product != all) {
-    top.refuse("train_batch_size", "it is " + std::to_string(all) + ", but train_micro_batch_size_per_gpu " +
-                                       std::to_string(micro) + " times gradient_accumulation_steps " +
-                                       std::to_string(steps) + " times " + of_ranks + " is " + std::to_string(product) +
-                                       "; delete one of the three");
+    top.refuse("train_batch_size", "it is " + std::to_string(all) + ", but " + factors + " is " +
+                                       std::to_string(product) + "; delete one of the three");
   }
   config.micro_batch_size = micro;
   config.accumulation_steps = steps;
@@ -240,6 +259,9 @@ void read_optimizer(Section& top, DeepSpeedConfig& config) {
     config.momentum = params.number("momentum", 0, 0);
     config.dampening = params.number("dampening", 0, 0);
     config.nesterov = params.boolean("nesterov", false);
+    if (config.nesterov && !(config.momentum > 0 && config.dampening == 0)) {
+      params.refuse("nesterov", "it needs a momentum of more than 0, and no dampening");
+    }
   } else if (kind == "adam" || kind == "adamw") {
     // DeepSpeed's Adam decays weights as AdamW does unless adam_w_mode is false.
     const bool decoupled = params.boolean("adam_w_mode", true) || kind == "adamw";
@@ -254,7 +276,7 @@ void read_optimizer(Section& top, DeepSpeedConfig& config) {
     config.amsgrad = params.boolean("amsgrad", false);
     params.only("bias_correction", true);
   } else {
-    section->refuse("type", quoted_name(type) + " is not served; write SGD, Adam or AdamW", ErrorCode::unsupported);
+    return section->note_unserved("type", quoted_name(type) + " is not served; write SGD, Adam or AdamW");
   }
   params.end();
   section->end();
@@ -266,10 +288,9 @@ void read_scheduler(Section& top, DeepSpeedConfig& config) {
   DeepSpeedConfig::Schedule schedule;
   const std::string type = section->text("type", "");
   if (type != "WarmupLR" && type != "WarmupDecayLR") {
-    section->refuse("type",
-                    quoted_name(type) + " is not served; write WarmupLR or WarmupDecayLR, or set the rate in the "
-                                        "program (engine.optimizer())",
-                    ErrorCode::unsupported);
+    return section->note_unserved(
+        "type", quoted_name(type) + " is not served; write WarmupLR or WarmupDecayLR, or set the rate in the program "
+                                    "(engine.optimizer())");
   }
   schedule.decays = type == "WarmupDecayLR";
   Section params = section->section_or_empty("params");
@@ -279,7 +300,7 @@ void read_scheduler(Section& top, DeepSpeedConfig& config) {
   }
   schedule.min_rate = params.number("warmup_min_lr", 0, 0);
   schedule.max_rate = params.number("warmup_max_lr", schedule.decays ? 1e-3 : config.learning_rate, 0);
-  schedule.warmup_steps = std::max(2, params.integer("warmup_num_steps", 1000, 1));
+  schedule.warmup_steps = std::max(2, params.integer("warmup_num_steps", 1000, 0));  // DeepSpeed's rule
   const std::string warmup = params.text("warmup_type", "log");
   if (warmup != "log" && warmup != "linear") {
     params.refuse("warmup_type", "it is " + quoted_name(warmup) + "; it must be \"log\" or \"linear\"");
@@ -295,11 +316,11 @@ void read_precision(Section& top, DeepSpeedConfig& config) {
   if (half) {
     if (half->boolean("enabled", false)) config.precision = DType::float16;
     LossScalerOptions& scaler = config.loss_scaler;
-    scaler.loss_scale = half->number("loss_scale", 0, 0);
-    scaler.initial_scale_power = half->integer("initial_scale_power", 16, 0);
+    scaler.loss_scale = half->number("loss_scale", 0, 0, kLargestScale);
+    scaler.initial_scale_power = half->integer("initial_scale_power", 16, 0, 126);
     scaler.loss_scale_window = half->integer("loss_scale_window", 1000, 1);
     scaler.hysteresis = half->integer("hysteresis", 2, 1);
-    scaler.min_loss_scale = half->number("min_loss_scale", 1, 0);
+    scaler.min_loss_scale = half->number("min_loss_scale", 1, kLeastScale, kLargestScale);
     for (const char* key : {"auto_cast", "consecutive_hysteresis", "fp16_master_weights_and_grads"})
       half->only(key, false);
     half->end();
@@ -323,9 +344,8 @@ void read_communication(Section& top, DeepSpeedConfig& config) {
     top.refuse("communication_data_type", "it is " + quoted_name(name) + "; it must be \"fp32\", \"fp16\" or \"bf16\"");
   }
   if (config.precision && type != config.precision) {
-    top.refuse("communication_data_type",
-               "gradients of 16 bits travel as they are, and are summed in float32; delete the key",
-               ErrorCode::unsupported);
+    top.note_unserved("communication_data_type",
+                      "gradients of 16 bits travel as they are, and are summed in float32; delete the key");
   }
   if (!config.precision) config.communication = type;
 }
@@ -333,7 +353,13 @@ void read_communication(Section& top, DeepSpeedConfig& config) {
 Json parsed(const std::string& file, std::string_view text) {
   // A key that stands twice in an object: the later one would count, silently.
   std::vector<std::set<std::string>> keys;
-  const auto check = [&](int /*depth*/, Json::parse_event_t event, Json& value) {
+  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > kDeepest) {
+      throw Error(ErrorCode::invalid_argument, file + ": objects and lists are nested more than " +
+                                                   std::to_string(kDeepest) +
+                                                   " deep; DeepSpeed's "
+                                                   "are 3 deep");
+    }
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
@@ -347,6 +373,14 @@ Json parsed(const std::string& file, std::string_view text) {
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::invalid_argument, file + ": it is no JSON: " + error.what());
   }
+}
+
+void check_served(const std::string& file, const Unserved& unserved) {
+  if (unserved.empty()) return;
+  std::string sentence = file + ": ";
+  if (unserved.size() > 1) sentence += std::to_string(unserved.size()) + " entries are not served: ";
+  for (const std::string& one : unserved) sentence += (&one == unserved.data() ? "" : ". ") + one;
+  throw Error(ErrorCode::unsupported, sentence);
 }
 
 }  // namespace
@@ -365,7 +399,8 @@ double DeepSpeedConfig::Schedule::rate_after(std::int64_t steps) const {
 
 DeepSpeedConfig DeepSpeedConfig::parse(const std::string& file, std::string_view text, int ranks) {
   const Json json = parsed(file, text);
-  Section top(file, "", json);
+  Unserved unserved;
+  Section top(file, "", json, unserved);
   DeepSpeedConfig config;
   read_batch_sizes(top, config, ranks);
   read_optimizer(top, config);
@@ -374,11 +409,9 @@ DeepSpeedConfig DeepSpeedConfig::parse(const std::string& file, std::string_view
   if (std::optional<Section> zero = top.section("zero_optimization")) {
     config.stage = zero->integer("stage", 0, 0);
     if (config.stage > 2) {
-      zero->refuse("stage",
-                   "it is " + std::to_string(config.stage) +
-                       "; 0, 1 and 2 are served: with 2 each rank has all parameters, and its share of gradients "
-                       "and optimizer state",
-                   ErrorCode::unsupported);
+      zero->note_unserved("stage", "it is " + std::to_string(config.stage) +
+                                       "; 0, 1 and 2 are served: with 2 each rank has all parameters, and its share of "
+                                       "gradients and optimizer state");
     }
     zero->end();
   }
@@ -387,6 +420,7 @@ DeepSpeedConfig DeepSpeedConfig::parse(const std::string& file, std::string_view
   read_communication(top, config);
   config.steps_per_print = top.integer("steps_per_print", 10, 0);
   top.end();
+  check_served(file, unserved);
   return config;
 }
 

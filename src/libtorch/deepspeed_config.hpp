@@ -47,7 +47,8 @@ struct DeepSpeedConfig {
 
   /// Of the text of a file, for a job of so many ranks. Throws `Error`: invalid_argument for a text that is no JSON,
   /// for values of a wrong type or out of range, and for numbers that contradict one another; unsupported for keys and
-  /// values that are not served. The sentence begins with `file` and the key's path, and says what to do.
+  /// values that are not served, all of them in one sentence. It begins with `file` and the key's path, and says what
+  /// to do.
   static DeepSpeedConfig parse(const std::string& file, std::string_view text, int ranks);
 };
 

@@ -64,15 +64,15 @@ TEST(BatchSizes, ContradictionsAreTold) {
 
 TEST(Values, OfAWrongTypeOrOutOfRangeAreTold) {
   EXPECT_EQ(error_with(R"("gradient_clipping": "1.0")"),
-            "invalid_argument: ds.json: gradient_clipping: it is \"1.0\"; it must be a number");
+            "invalid_argument: ds.json: gradient_clipping: it is \"1.0\"; it must be a number, 0.0 or more");
   EXPECT_EQ(error_with(R"("gradient_clipping": -1)"),
             "invalid_argument: ds.json: gradient_clipping: it is -1; it must be a number, 0.0 or more");
   EXPECT_EQ(error_with(R"("steps_per_print": 1.5)"),
-            "invalid_argument: ds.json: steps_per_print: it is 1.5; it must be an integer, 0 or more");
+            "invalid_argument: ds.json: steps_per_print: it is 1.5; it must be an integer from 0 to 2147483647");
   EXPECT_EQ(
       error_with(R"("gradient_accumulation_steps": "auto")"),
       "invalid_argument: ds.json: gradient_accumulation_steps: \"auto\" is for HuggingFace's Trainer, which puts a "
-      "value here; write an integer, 1 or more");
+      "value here; write an integer from 1 to 2147483647");
   EXPECT_EQ(error_with(R"("fp16": true)"),
             "invalid_argument: ds.json: fp16: it is true; it must be an object, { ... }");
   EXPECT_EQ(error_with(R"("fp16": {"enabled": 1})"),
@@ -93,6 +93,90 @@ TEST(Values, OfAWrongTypeOrOutOfRangeAreTold) {
   EXPECT_EQ(error_with(R"("scheduler": {"type": "WarmupLR", "params": {"warmup_type": "cosine"}})"),
             "invalid_argument: ds.json: scheduler.params.warmup_type: it is \"cosine\"; it must be \"log\" or "
             "\"linear\"");
+}
+
+TEST(Values, EachNumberHasARange) {
+  const auto optimizer = [](const std::string& type, const std::string& params) {
+    return error_of(R"({"train_batch_size": 4, "optimizer": {"type": ")" + type + R"(", "params": {)" + params + "}}}");
+  };
+  const std::string begin = "invalid_argument: ds.json: ";
+  const std::string no_integer = "; it must be an integer from ";
+  for (const std::string key : {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+    for (const std::string value : {"0", "-1", "2147483648", "1e300"}) {
+      const std::string shown = value == "1e300" ? "1e+300" : value;
+      EXPECT_EQ(error_of("{\"" + key + "\": " + value + "}"),
+                begin + key + ": it is " + shown + no_integer + "1 to 2147483647");
+    }
+  }
+  EXPECT_EQ(error_with(R"("steps_per_print": 4294967296)"),
+            begin + "steps_per_print: it is 4294967296" + no_integer + "0 to 2147483647");
+  EXPECT_EQ(error_with(R"("zero_optimization": {"stage": -1})"),
+            begin + "zero_optimization.stage: it is -1" + no_integer + "0 to 2147483647");
+  EXPECT_EQ(error_with(R"("fp16": {"initial_scale_power": 128})"),
+            begin + "fp16.initial_scale_power: it is 128" + no_integer + "0 to 126");
+  EXPECT_EQ(error_with(R"("fp16": {"loss_scale_window": 0})"),
+            begin + "fp16.loss_scale_window: it is 0" + no_integer + "1 to 2147483647");
+  EXPECT_EQ(error_with(R"("fp16": {"hysteresis": 0})"),
+            begin + "fp16.hysteresis: it is 0" + no_integer + "1 to 2147483647");
+  EXPECT_EQ(error_with(R"("fp16": {"loss_scale": 1e39})"),
+            begin + "fp16.loss_scale: it is 1e+39; it must be a number from 0.0 to 1e+38");
+  EXPECT_EQ(error_with(R"("fp16": {"min_loss_scale": 0})"),
+            begin + "fp16.min_loss_scale: it is 0; it must be a number from 1e-38 to 1e+38");
+  for (const std::string key : {"lr", "weight_decay", "momentum", "dampening"}) {
+    EXPECT_EQ(optimizer("SGD", "\"" + key + "\": -1"),
+              begin + "optimizer.params." + key + ": it is -1; it must be a number, 0.0 or more");
+  }
+  EXPECT_EQ(optimizer("SGD", R"("nesterov": true)"),
+            begin + "optimizer.params.nesterov: it needs a momentum of more than 0, and no dampening");
+  EXPECT_EQ(optimizer("Adam", R"("eps": -1)"),
+            begin + "optimizer.params.eps: it is -1; it must be a number, 0.0 or more");
+  EXPECT_EQ(error_with(R"("scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 0}})"),
+            begin + "scheduler.params.total_num_steps: it is 0" + no_integer + "1 to 2147483647");
+  for (const std::string key : {"warmup_min_lr", "warmup_max_lr"}) {
+    EXPECT_EQ(error_with(R"("scheduler": {"type": "WarmupLR", "params": {")" + key + "\": -1}}"),
+              begin + "scheduler.params." + key + ": it is -1; it must be a number, 0.0 or more");
+  }
+  EXPECT_EQ(error_with(R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": -1}})"),
+            begin + "scheduler.params.warmup_num_steps: it is -1" + no_integer + "0 to 2147483647");
+  EXPECT_EQ(with(R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}})").schedule->warmup_steps, 2);
+}
+
+TEST(BatchSizes, ProductsOfLargeNumbersAreTold) {
+  EXPECT_EQ(error_of(R"({"train_micro_batch_size_per_gpu": 1073741824, )" + kSgd + "}"),
+            "invalid_argument: ds.json: train_batch_size: train_micro_batch_size_per_gpu 1073741824 times "
+            "gradient_accumulation_steps 1 times 4 ranks is more than 2147483647; write smaller numbers");
+  EXPECT_EQ(
+      error_of(R"({"train_micro_batch_size_per_gpu": 2147483647, "gradient_accumulation_steps": 2147483647, )" + kSgd +
+                   "}",
+               1 << 20),
+      "invalid_argument: ds.json: train_batch_size: train_micro_batch_size_per_gpu 2147483647 times "
+      "gradient_accumulation_steps 2147483647 times 1048576 ranks is more than 2147483647; write smaller numbers");
+  EXPECT_EQ(error_of(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1073741824, )" + kSgd + "}"),
+            "invalid_argument: ds.json: train_batch_size: 8 is no multiple of 4294967296, "
+            "train_micro_batch_size_per_gpu 1073741824 times 4 ranks; change one of them, or leave "
+            "gradient_accumulation_steps and train_batch_size to be found");
+  EXPECT_EQ(whole(R"({"train_micro_batch_size_per_gpu": 2147483647, )" + kSgd + "}", 1).micro_batch_size, 2147483647);
+}
+
+TEST(Values, OfDeepNestsAreTold) {
+  const std::string sentence = "invalid_argument: ds.json: objects and lists are nested more than 32 deep; DeepSpeed's "
+                               "are 3 deep";
+  EXPECT_EQ(error_of(std::string(200'000, '[')), sentence);
+  std::string objects;
+  for (int i = 0; i < 200'000; ++i) objects += "{\"a\":";
+  EXPECT_EQ(error_of(objects), sentence);
+}
+
+TEST(Documentation, AllThatIsNotServedIsToldAtOnce) {
+  EXPECT_EQ(
+      error_of(R"({"train_batch_size": 4, "optimizer": {"type": "Lamb", "params": {"lr": 1}},
+                         "zero_optimization": {"stage": 3, "overlap_comm": true}, "fp16": {"auto_cast": true},
+                         "prescale_gradients": true})"),
+      "unsupported: ds.json: 5 entries are not served: optimizer.type: \"Lamb\" is not served; write SGD, Adam or "
+      "AdamW. fp16.auto_cast: the program casts its inputs to float16; delete the key. zero_optimization.stage: it "
+      "is 3; 0, 1 and 2 are served: with 2 each rank has all parameters, and its share of gradients and optimizer "
+      "state. zero_optimization.overlap_comm: gradients are always reduced while the backward pass goes on; delete "
+      "the key. prescale_gradients: an average is divided where its type has room; delete the key");
 }
 
 TEST(Values, AFileThatIsNoJsonIsTold) {
@@ -217,7 +301,7 @@ TEST(Documentation, RefusesTheRestAndSaysWhatToDo) {
            Refused{
                R"("fp16": {"enabled": true, "consecutive_hysteresis": true})",
                "fp16.consecutive_hysteresis: hysteresis begins anew when the scale has been doubled; delete the key"},
-           Refused{R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true})",
+           Refused{R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})",
                    "bf16.bf16_master_weights_and_grads: the optimizer steps copies in float32, and there are no other "
                    "ways; delete the key"},
            Refused{
