@@ -265,7 +265,8 @@ struct ShardedOptimizerOptions {
   /// each is freed as soon as it has been reduced, and `parameter.grad()` is undefined after a step. Stage 1 is faster
   /// inside a node, for its gradients are reduced where they lie.
   int stage = 1;
-  /// If set: before every step all gradients are multiplied by max_norm / (norm + 1e-6), where that is below 1.
+  /// If set: before every step all gradients are multiplied by max_norm / (norm + 1e-6), where that is below 1. If the
+  /// norm is infinite or no number, the step is skipped on every rank: it would make all values NaN.
   std::optional<double> max_norm;
   /// Of parameters that have 16 bits the optimizer steps copies in float32, with gradients in float32.
   bool master_weights = false;
@@ -294,7 +295,8 @@ struct ShardedOptimizerOptions {
 ///   `max_norm`.
 /// - A rank that has no more data calls `join()`, and not `kolo::join`.
 /// - Parameters lie in memory of the CPU without gaps, and stay where they are: a model that is moved, or given another
-///   type, needs a new optimizer. They are those that require a gradient when this is made.
+///   type, needs a new optimizer. They are those that require a gradient when this is made. Once one is frozen, or
+///   another thawed, `step()` throws invalid_argument: make a new optimizer.
 class KOLO_API ShardedOptimizer {
  public:
   using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(const NamedTensors& mine)>;
@@ -314,6 +316,8 @@ class KOLO_API ShardedOptimizer {
   /// As those of `DistributedOptimizer`.
   void zero_grad(bool set_to_none = false);
   void begin_micro_step(std::size_t samples);
+  /// Returns whether the optimizer has stepped: not before the last micro-step, and not with `max_norm` if the norm is
+  /// infinite or no number (`norm()`), on no rank then.
   bool step();
   bool flush();
   [[nodiscard]] DistributedOptimizer::NoSync no_sync();
@@ -327,7 +331,8 @@ class KOLO_API ShardedOptimizer {
   /// The same where the others call `step(scaler)`.
   void join(LossScaler& scaler);
 
-  /// The norm of all gradients before the last step clipped them; nothing with neither `max_norm` nor a scaler.
+  /// The norm of all gradients before the last step clipped or skipped them; nothing with neither `max_norm` nor a
+  /// scaler.
   [[nodiscard]] std::optional<double> norm() const;
   /// The optimizer that the function has made.
   [[nodiscard]] torch::optim::Optimizer& optimizer() const;
@@ -376,8 +381,9 @@ class KOLO_API Engine {
   /// The gradients of this rank's mean loss over a micro-batch, times the loss scale if there is one. Adds to those of
   /// the micro-steps before it. Throws as `DistributedOptimizer`.
   void backward(const at::Tensor& loss);
-  /// Ends the micro-step. The last one of a step steps the optimizer and the schedule, or skips both after an overflow,
-  /// and zeroes the gradients. Returns whether the optimizer has stepped.
+  /// Ends the micro-step. The last one of a step steps the optimizer and the schedule, and zeroes the gradients. With
+  /// fp16 or gradient_clipping it skips both, on all ranks, if a gradient of any rank is infinite or no number. Returns
+  /// whether the optimizer has stepped.
   bool step();
   /// Whether the next `step()` ends a step.
   [[nodiscard]] bool is_gradient_accumulation_boundary() const;
@@ -396,7 +402,7 @@ class KOLO_API Engine {
   [[nodiscard]] ShardedOptimizer& optimizer() const;
 
   /// `kolo::save_checkpoint` and `kolo::load_checkpoint` of the module's parameters and buffers, the optimizer, the
-  /// loss scale and the number of steps.
+  /// loss scale, and the numbers of steps and of those that were skipped.
   void save_checkpoint(const std::string& path) const;
   void load_checkpoint(const std::string& path);
 

@@ -142,8 +142,10 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root = 0) {
 /// Scales all gradients by one factor so that their common L2 norm is at most `max_norm`, and returns the norm before.
 /// The formula is that of torch.nn.utils.clip_grad_norm_: every gradient is multiplied by min(1, max_norm / (norm +
 /// 1e-6)). The norm is summed in float64 in the order given, so that ranks with equal gradients compute equal factors.
-/// A NaN among the gradients makes all of them NaN, as in PyTorch. Call it between
-/// `DistributedOptimizer::synchronize()` and `step()`: before the reduction every rank would clip by another factor.
+/// As in PyTorch, a NaN among the gradients makes all of them NaN, and an infinite one becomes NaN while the others
+/// become zero; the norm that is returned is then no finite number, on every rank. `step(scaler)` skips such a step,
+/// with a `LossScaler` of the fixed scale 1, too. Call it between `DistributedOptimizer::synchronize()` and `step()`:
+/// before the reduction every rank would clip by another factor.
 ///
 /// Local to this rank. Gradients are float32 or float64 in CPU memory; parameters without a gradient are skipped.
 /// Throws `Error`: invalid_argument for a max_norm that is negative or NaN, unsupported for other types and devices.

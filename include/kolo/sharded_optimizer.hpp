@@ -40,7 +40,8 @@ struct ShardedOptimizerOptions {
   /// "<name>/<parameter> (value)".
   DistributedOptimizerOptions reduction;
   /// If set: before every step all gradients are multiplied by max_norm / (norm + 1e-6), where that is below 1. The
-  /// norm is that of all gradients together, as torch.nn.utils.clip_grad_norm_ has it. More than 0.
+  /// norm is that of all gradients together, as torch.nn.utils.clip_grad_norm_ has it. If it is infinite or no number,
+  /// the step is skipped on every rank: it would make all values NaN. More than 0.
   std::optional<double> max_norm;
   /// Whether `step` returns before the other ranks' values have come. Then call `wait_parameter(i)` before the next
   /// forward pass reads parameter i.
@@ -86,7 +87,8 @@ class KOLO_API ParameterShards {
   void zero_grad();
   /// After the reduction, before the optimizer's own step: waits for the last step's values, compares them over the
   /// ranks if KOLO_CHECK_REPLICAS says so, divides the gradients by `scale`, where it is given, and clips. Returns
-  /// whether the optimizer is to step: not if a gradient of any rank was infinite or no number while there is a scale.
+  /// whether the optimizer is to step: not if a gradient of any rank was infinite or no number while there is a scale
+  /// or a `max_norm`.
   [[nodiscard]] bool before_step(std::optional<double> scale = std::nullopt);
   /// After the optimizer's own step: gives the other ranks this rank's values, and ends the step. Waits for theirs, but
   /// with `gather_late`.
@@ -144,6 +146,8 @@ class ShardedOptimizer {
   /// true.
   [[nodiscard]] bool is_free(std::size_t index) const { return shards_.reducer().is_free(index); }
   bool synchronize() { return shards_.reducer().synchronize(); }
+  /// Returns whether the optimizer has stepped: not before the last micro-step, and not with `max_norm` if the norm is
+  /// infinite or no number (`norm()`), on no rank then.
   bool step() { return shards_.reducer().finish_micro_step() && apply(); }
   bool step(std::size_t samples) {
     shards_.reducer().give_samples_late(samples);
@@ -167,8 +171,8 @@ class ShardedOptimizer {
   /// Waits for all of them.
   void wait_parameters() { shards_.wait_parameters(); }
 
-  /// The norm of all gradients before the last step clipped them; nothing before the first step, or with neither
-  /// `max_norm` nor a scaler.
+  /// The norm of all gradients before the last step clipped or skipped them; nothing before the first step, or with
+  /// neither `max_norm` nor a scaler.
   [[nodiscard]] std::optional<double> norm() const { return shards_.norm(); }
   /// The optimizer over this rank's pieces: to change its learning rate, or to save its state.
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }

@@ -141,6 +141,10 @@ struct DistributedOptimizer::Impl {
           misused(quoted_name(found->second.first) +
                   " did not require a gradient when this was made; rebuild() takes it in");
         }
+        if (!parameter.requires_grad() && found->second.second) {
+          misused(quoted_name(found->second.first) +
+                  " required a gradient when this was made; rebuild() leaves it out");
+        }
       }
     }
   }

@@ -4,11 +4,8 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -20,6 +17,7 @@
 #include <kolo/error.hpp>
 #include <kolo/libtorch.hpp>
 
+#include "base/files.hpp"
 #include "libtorch/deepspeed_config.hpp"
 #include "libtorch/on_root.hpp"
 #include "libtorch/tensors.hpp"
@@ -27,11 +25,7 @@
 namespace kolo::libtorch {
 namespace {
 
-std::string contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("cannot read " + path);  // on_root makes an Error of it
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
+constexpr std::size_t kLongestFile = std::size_t{1} << 20;
 
 // Gives parameters and buffers another floating-point type; counts stay what they are.
 void cast_to(torch::nn::Module& module, at::ScalarType type) {
@@ -94,6 +88,7 @@ struct Engine::Impl {
   ShardedOptimizer optimizer;
   int micro_step = 0;
   std::int64_t steps = 0;
+  std::int64_t skipped_by_norm = 0;  // without a scaler, which counts by itself
 
   Impl(const Group& ranks, torch::nn::Module& model, DeepSpeedConfig given)
       : group(ranks), module(model), config(std::move(given)), scaler(scaler_of(config)),
@@ -114,7 +109,7 @@ struct Engine::Impl {
     return module;
   }
 
-  [[nodiscard]] std::int64_t skipped() const { return scaler ? scaler->skipped() : 0; }
+  [[nodiscard]] std::int64_t skipped() const { return scaler ? scaler->skipped() : skipped_by_norm; }
 
   void set_learning_rate() {
     if (!config.schedule) return;
@@ -130,6 +125,7 @@ struct Engine::Impl {
     if (!ends) return false;
     ++steps;
     optimizer.zero_grad();
+    if (!has_stepped && !scaler) ++skipped_by_norm;
     if (has_stepped) set_learning_rate();
     if (config.steps_per_print > 0 && steps % config.steps_per_print == 0 && rank(group) == 0) print();
     return has_stepped;
@@ -146,8 +142,8 @@ struct Engine::Impl {
 
   CheckpointOptions in_checkpoint() {
     CheckpointOptions options = CheckpointOptions().with_value("global_steps", steps);
-    if (scaler) options.with_loss_scaler(*scaler);
-    return options;
+    if (scaler) return options.with_loss_scaler(*scaler);
+    return options.with_value("skipped_steps", skipped_by_norm);
   }
 };
 
@@ -157,7 +153,8 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;
 
 Engine initialize(const Group& group, torch::nn::Module& module, const std::string& config) {
-  const std::string text = on_root(group, "initialize", 0, ErrorCode::io, [&] { return contents_of(config); });
+  const std::string text =
+      on_root(group, "initialize", 0, ErrorCode::io, [&] { return base::read_named(config, kLongestFile); });
   return Engine(std::make_unique<Engine::Impl>(group, module, DeepSpeedConfig::parse(config, text, size(group))));
 }
 

@@ -30,15 +30,20 @@ at::Tensor tensor_of(const TensorView& view) {
   return at::from_blob(view.data(), sizes, at::TensorOptions(scalar_type_of(view.dtype())));
 }
 
-NamedTensors trained(const NamedTensors& parameters) {
+// Those that require a gradient, or those that do not.
+NamedTensors parameters_that(bool require_gradients, const NamedTensors& parameters) {
   NamedTensors list;
   for (const auto& one : parameters) {
-    if (one.second.is_complex()) {
-      refuse(ErrorCode::unsupported, quoted_name(one.first) + " is complex, which has no pieces");
-    }
-    if (one.second.requires_grad()) list.push_back(one);
+    if (one.second.requires_grad() == require_gradients) list.push_back(one);
   }
   return list;
+}
+
+NamedTensors trained(const NamedTensors& parameters) {
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.is_complex()) refuse(ErrorCode::unsupported, quoted_name(name) + " is complex, which has no pieces");
+  }
+  return parameters_that(true, parameters);
 }
 
 kolo::ShardedOptimizerOptions shard_options(const ShardedOptimizerOptions& options) {
@@ -58,7 +63,7 @@ struct ShardedOptimizer::Impl {
   const Group ranks;
   torch::nn::Module* const module;  // or none
   const ShardedOptimizerOptions options;
-  const NamedTensors parameters;
+  const NamedTensors parameters, frozen;
   const std::vector<void*> places;  // of the values
   Gradients gradients;
   ParameterShards shards;  // goes first, for it may write to gradients until then
@@ -69,10 +74,10 @@ struct ShardedOptimizer::Impl {
 
   Impl(const Group& group, torch::nn::Module* model, const NamedTensors& all, const Make& make,
        const ShardedOptimizerOptions& given)
-      : ranks(group), module(model), options(given), parameters(trained(all)), places(places_of(parameters)),
-        gradients(
-            ranks, parameters,
-            {"ShardedOptimizer", options.reduction.name, options.reduction.accumulation_steps, options.stage < 2}),
+      : ranks(group), module(model), options(given), parameters(trained(all)), frozen(parameters_that(false, all)),
+        places(places_of(parameters)), gradients(ranks, parameters,
+                                                 {"ShardedOptimizer", options.reduction.name,
+                                                  options.reduction.accumulation_steps, options.stage < 2}),
         shards(ranks, list(), shard_options(options)) {
     if (options.reduction.broadcast_buffers && module == nullptr) {
       refuse(ErrorCode::invalid_argument, "broadcast_buffers needs the module; it was given a list of parameters");
@@ -100,12 +105,24 @@ struct ShardedOptimizer::Impl {
     return views;
   }
 
-  void check_nothing_moved() const {
+  void check_nothing_changed() const {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].second.requires_grad()) {
+        refuse(ErrorCode::invalid_argument, quoted_name(parameters[i].first) +
+                                                " required a gradient when this was made; make a new one when layers "
+                                                "have been frozen or thawed");
+      }
       if (parameters[i].second.data_ptr() != places[i]) {
         refuse(ErrorCode::invalid_argument, quoted_name(parameters[i].first) +
                                                 " has other memory than when this was made; make a new one when the "
                                                 "model has been moved or loaded anew");
+      }
+    }
+    for (const auto& [name, tensor] : frozen) {
+      if (tensor.requires_grad()) {
+        refuse(ErrorCode::invalid_argument, quoted_name(name) +
+                                                " did not require a gradient when this was made; make a new one when "
+                                                "layers have been frozen or thawed");
       }
     }
   }
@@ -129,7 +146,7 @@ struct ShardedOptimizer::Impl {
   }
 
   bool step(LossScaler* scaler) {
-    check_nothing_moved();
+    check_nothing_changed();
     return gradients.finish_micro_step() && apply(scaler);
   }
 
@@ -138,7 +155,7 @@ struct ShardedOptimizer::Impl {
       refuse(ErrorCode::unsupported, "join() is for stages 1 and 2; in stage 0 a rank without data calls kolo::join");
     }
     gradients.check_between_steps("join()");
-    check_nothing_moved();
+    check_nothing_changed();
     while (shards.reducer().follow_step()) apply(scaler);
   }
 };
@@ -170,7 +187,7 @@ void ShardedOptimizer::begin_micro_step(std::size_t samples) { impl().gradients.
 bool ShardedOptimizer::step() { return impl().step(nullptr); }
 bool ShardedOptimizer::step(LossScaler& scaler) { return impl().step(&scaler); }
 bool ShardedOptimizer::flush() {
-  impl().check_nothing_moved();
+  impl().check_nothing_changed();
   return impl_->gradients.flush() && impl_->apply(nullptr);
 }
 void ShardedOptimizer::join() { impl().join(nullptr); }

@@ -244,7 +244,7 @@ bool ParameterShards::before_step(std::optional<double> scale) {
   if (scale) impl_->unscale(*scale);
   if (!scale && !impl_->options.max_norm) return true;
   impl_->norm = impl_->norm_of_all();
-  if (scale && !std::isfinite(*impl_->norm)) return false;
+  if (!std::isfinite(*impl_->norm)) return false;
   if (impl_->options.max_norm) impl_->clip();
   return true;
 }

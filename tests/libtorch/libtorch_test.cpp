@@ -649,6 +649,52 @@ TEST(Backward, GroupsAddedLaterAndSeveralModels) {
     EXPECT_EQ(error_of([&] { second.step(); }),
               "invalid_argument: DistributedOptimizer: \"weight\" did not require a gradient when this was made; "
               "rebuild() takes it in");
+    one->weight.set_requires_grad(false);
+    EXPECT_EQ(error_of([&] { first.step(); }),
+              "invalid_argument: DistributedOptimizer: \"weight\" required a gradient when this was made; rebuild() "
+              "leaves it out");
+  });
+}
+
+TEST(Replicas, ThatBeginUnequalAreToldBeforeTheFirstStep) {
+  on_ranks(3, [] {
+    const auto expect_told = [](const auto& make) {
+      torch::nn::Linear layer(3, 1);
+      kolo::test::fill(*layer, 1);
+      if (kolo::rank() == 1) layer->bias.data().add_(1);
+      const torch::Tensor before = layer->weight.detach().clone();
+      make(layer, [&](auto& optimizer) {
+        const auto step = [&] {
+          optimizer.zero_grad();
+          layer(torch::full({1, 3}, 1.0 + kolo::rank())).sum().backward();
+          optimizer.step();
+        };
+        EXPECT_EQ(
+            error_of(step),
+            "mismatch: parameter \"bias\" is not the same on all ranks before the first step: rank 1 holds other "
+            "values than ranks 0 and 2. Give all ranks the values of one (broadcast_parameters), or leave out what "
+            "is to differ (KOLO_CHECK_REPLICAS=first,-PATTERN)");
+        EXPECT_TRUE(torch::equal(layer->weight, before));
+        kt::broadcast_parameters(*layer);
+        step();
+        EXPECT_FALSE(torch::equal(layer->weight, before));
+      });
+    };
+    expect_told([](torch::nn::Linear& layer, const auto& body) {
+      torch::optim::SGD sgd(layer->parameters(), 0.1);
+      kt::DistributedOptimizer optimizer(sgd, *layer);
+      body(optimizer);
+    });
+    for (const int stage : {0, 1, 2}) {
+      expect_told([stage](torch::nn::Linear& layer, const auto& body) {
+        kt::ShardedOptimizer optimizer(
+            *layer,
+            [](const kt::NamedTensors& mine) { return std::make_unique<torch::optim::SGD>(kt::tensors(mine), 0.1); },
+            kt::ShardedOptimizerOptions().with_stage(stage).with_reduction(
+                kt::DistributedOptimizerOptions().with_name("stage " + std::to_string(stage))));
+        body(optimizer);
+      });
+    }
   });
 }
 

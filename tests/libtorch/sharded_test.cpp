@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -428,6 +429,28 @@ TEST(ShardedCheckpoints, AnyNumberOfRanksReadsThem) {
   }
 }
 
+TEST(Sharded, LayersThatAreThawedOrFrozenNeedANewOne) {
+  on_ranks(2, [] {
+    for (const int stage : {0, 1, 2}) {
+      Net net;
+      kt::ShardedOptimizer optimizer(net, kAdamW,
+                                     kt::ShardedOptimizerOptions().with_stage(stage).with_reduction(
+                                         kt::DistributedOptimizerOptions().with_name(std::to_string(stage))));
+      train(net, optimizer, torch::kDouble, 2, false);
+      const auto step = [&] { train(net, optimizer, torch::kDouble, 1, false); };
+      net.last->bias.set_requires_grad(true);
+      EXPECT_EQ(error_of(step),
+                "invalid_argument: ShardedOptimizer: \"last.bias\" did not require a gradient when this "
+                "was made; make a new one when layers have been frozen or thawed");
+      net.last->bias.set_requires_grad(false);
+      net.first->weight.set_requires_grad(false);
+      EXPECT_EQ(error_of([&] { optimizer.flush(); }),
+                "invalid_argument: ShardedOptimizer: \"first.weight\" required a gradient when this was made; make a "
+                "new one when layers have been frozen or thawed");
+    }
+  });
+}
+
 TEST(ShardedCheckpoints, StateHasLibTorchsNames) {
   kolo::run_local(1, [] {
     Net net;
@@ -618,6 +641,37 @@ TEST(Engine, GradientClipping) {
   });
 }
 
+TEST(Engine, ClippingSkipsAStepWhoseNormIsNoNumberOnAllRanks) {
+  const Path saved("saved");
+  for (const std::string precision : {"", R"(, "bf16": {"enabled": true})"}) {
+    const std::string keys = kPlain + R"(, "gradient_clipping": 100, "zero_optimization": {"stage": 1},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_type": "linear"}})" +
+                             precision;
+    with_engine(keys, [&](Tiny& tiny, kt::Engine& engine) {
+      EXPECT_TRUE(step(tiny, engine, 1));
+      EXPECT_TRUE(step(tiny, engine, 1));
+      const torch::Tensor before = tiny.w.detach().clone();
+      const double rate = engine.learning_rate();
+      for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+        EXPECT_FALSE(step(tiny, engine, kolo::rank() == 1 ? bad : 1));
+        EXPECT_FALSE(std::isfinite(engine.optimizer().norm().value()));
+        EXPECT_TRUE(torch::equal(tiny.w, before)) << tiny.w;
+      }
+      EXPECT_EQ(engine.skipped_steps(), 2);
+      EXPECT_EQ(engine.global_steps(), 4);
+      EXPECT_EQ(engine.learning_rate(), rate);
+      engine.save_checkpoint(saved.get());
+      EXPECT_TRUE(step(tiny, engine, 1));
+    });
+    with_engine(keys, [&](Tiny& tiny, kt::Engine& engine) {
+      engine.load_checkpoint(saved.get());
+      EXPECT_EQ(engine.skipped_steps(), 2);
+      EXPECT_EQ(engine.global_steps(), 4);
+      EXPECT_TRUE(step(tiny, engine, 1));
+    });
+  }
+}
+
 TEST(Engine, CommunicationDataType) {
   const double beyond = 1 + 1.0 / (1 << 18);  // more than 16 bits hold
   with_engine(kPlain, [&](Tiny& tiny, kt::Engine& engine) {
@@ -671,7 +725,7 @@ TEST(Engine, TellsWhatIsWrongWithItsFile) {
     EXPECT_EQ(error_of([&] { (void)kt::initialize(tiny, file.get()); }),
               "unsupported: " + file.get() + ": optimizer.type: \"Lamb\" is not served; write SGD, Adam or AdamW");
     EXPECT_EQ(error_of([&] { (void)kt::initialize(tiny, "no_such.json"); }),
-              "io: initialize: rank 0: cannot read no_such.json");
+              "io: initialize: rank 0: no_such.json: No such file or directory");
   });
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -462,6 +463,49 @@ TEST(ShardedOptimizer, ComparesReplicasInTheStepThatFollows) {
   };
   kolo::run_local(3, train,
                   kolo::Options{}.with_setting("KOLO_CHECK_REPLICAS", "3").with_setting("KOLO_TIMEOUT_S", "100"));
+}
+
+TEST(ShardedOptimizer, RanksThatBeginUnequalAreToldBeforeTheFirstStep) {
+  run({3, 0}, [] {
+    for (int stage = 0; stage < 3; ++stage) {
+      Model<float> model;
+      if (kolo::rank() == 2) model.values[5][1] += 1;
+      kolo::ShardedOptimizer optimizer(model.list, adamw, kolo::ShardedOptimizerOptions().with_stage(stage));
+      const auto before = model.values;
+      EXPECT_EQ(
+          sentence_of(ErrorCode::mismatch, [&] { optimizer.step(); }),
+          "parameter \"w5\" is not the same on all ranks before the first step: rank 2 holds other values than ranks "
+          "0 and 1. Give all ranks the values of one (broadcast_parameters), or leave out what is to differ "
+          "(KOLO_CHECK_REPLICAS=first,-PATTERN)")
+          << "stage " << stage;
+      EXPECT_EQ(model.values, before);
+      kolo::broadcast_parameters(model.list);
+      EXPECT_TRUE(optimizer.step());
+      optimizer.wait_parameters();
+    }
+  });
+}
+
+TEST(ShardedOptimizer, ClippingSkipsAStepWhoseNormIsNoNumberOnAllRanks) {
+  run({2, 0}, [] {
+    for (int stage = 0; stage < 2; ++stage) {
+      Model<float> model;
+      kolo::ShardedOptimizer optimizer(model.list, adamw,
+                                       kolo::ShardedOptimizerOptions().with_stage(stage).with_max_norm(1.0));
+      for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+        model.backward(kolo::rank(), 0);
+        if (kolo::rank() == 1) model.gradients[2][0] = bad;
+        const auto before = model.values;
+        EXPECT_FALSE(optimizer.step());
+        EXPECT_FALSE(std::isfinite(*optimizer.norm()));
+        EXPECT_EQ(model.values, before);
+        optimizer.zero_grad();
+      }
+      model.backward(kolo::rank(), 0);
+      EXPECT_TRUE(optimizer.step());
+      EXPECT_TRUE(std::isfinite(*optimizer.norm()));
+    }
+  });
 }
 
 TEST(ShardedOptimizer, WorksInAGroup) {
