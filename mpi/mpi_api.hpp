@@ -87,7 +87,8 @@ struct Origin {
 };
 /// The origin of a received message; empty while the receive is open. Lets MPI work.
 [[nodiscard]] std::optional<Origin> test_receive(MPI_Request& request);
-/// Ends a receive for which no message has come. False: MPI may still write into its memory.
+/// Ends a receive for which no message has come. False: MPI may still write into its memory, because a message has met
+/// the receive and is not over within a second.
 [[nodiscard]] bool cancel_receive(MPI_Request& request) noexcept;
 
 /// Two collectives on a communicator of the program's, which find the ranks that have come. A byte of each rank goes to
