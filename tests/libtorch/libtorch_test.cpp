@@ -208,6 +208,7 @@ TEST(Training, GradientsSentAs16BitsTrainAsWell) {
   }
   on_ranks(2, [] {  // numbers that 16 bits hold: nothing is lost, and of others something
     torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
+    kt::broadcast_parameters(*layer);
     torch::optim::SGD sgd(layer->parameters(), 1);
     kt::DistributedOptimizer optimizer(sgd, *layer,
                                        kt::DistributedOptimizerOptions().with_send_gradients_as(kolo::DType::float16));
@@ -362,6 +363,7 @@ TEST(Models, NamesInSentences) {
          {std::pair<std::string, std::string>("a\n\"b\"", "\"a\\n\\\"b\\\"\""),
           std::pair<std::string, std::string>(xs, "\"" + xs.substr(0, 100) + "...\" (10000 bytes)")}) {
       torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
+      kt::broadcast_parameters(*layer);
       torch::optim::SGD sgd(layer->parameters(), 1);
       const kt::NamedTensors names{{name, layer->weight}};
       {
@@ -396,6 +398,7 @@ TEST(Models, NamesInSentences) {
 TEST(Backward, ASecondPassBeforeStepIsAnErrorThatChangesNothing) {
   on_ranks(2, [] {
     torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
+    kt::broadcast_parameters(*layer);
     torch::optim::SGD sgd(layer->parameters(), 1);
     kt::DistributedOptimizer optimizer(sgd, *layer);
     const torch::Tensor rows = torch::full({1, 2}, 1.0 + kolo::rank());
@@ -620,6 +623,9 @@ TEST(Backward, ManyGradients) {
 TEST(Backward, GroupsAddedLaterAndSeveralModels) {
   on_ranks(2, [] {
     torch::nn::Linear one(2, 2), two(2, 2), later(2, 2);
+    kt::broadcast_parameters(*one);
+    kt::broadcast_parameters(*two);
+    kt::broadcast_parameters(*later);
     torch::optim::SGD sgd_one(one->parameters(), 0.1), sgd_two(two->parameters(), 0.1);
     kt::DistributedOptimizer first(sgd_one, *one);
     kt::DistributedOptimizer second(sgd_two, *two, kt::DistributedOptimizerOptions().with_name("second"));

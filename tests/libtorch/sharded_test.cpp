@@ -725,7 +725,7 @@ TEST(Engine, TellsWhatIsWrongWithItsFile) {
     EXPECT_EQ(error_of([&] { (void)kt::initialize(tiny, file.get()); }),
               "unsupported: " + file.get() + ": optimizer.type: \"Lamb\" is not served; write SGD, Adam or AdamW");
     EXPECT_EQ(error_of([&] { (void)kt::initialize(tiny, "no_such.json"); }),
-              "io: initialize: rank 0: no_such.json: No such file or directory");
+              "io: initialize: rank 0: no_such.json: open: No such file or directory");
   });
 }
 

@@ -175,6 +175,7 @@ TEST_P(JoinLife, AnOptimizerGoesOnWithUnevenNumbersOfBatches) {
         DeviceTensor gradients[] = {{DType::float32, 10, stream}, {DType::float32, 3000, stream}};
         const Parameter parameters[] = {{"a", values[0].view(), gradients[0].view()},
                                         {"b", values[1].view(), gradients[1].view()}};
+        for (const DeviceTensor& value : values) value.write(equal_floats(value.view().elements(), 1));
         StepCounter counter;
         DistributedOptimizer optimizer(counter, parameters);
         const auto batches = [](int of) { return 2 * of + 1; };
