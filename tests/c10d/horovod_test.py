@@ -509,6 +509,20 @@ def replicas(rank, size, folder):
     def differs_in(name):
         return f'parameter "{name}" is not the same on all ranks after step 6 (KOLO_CHECK_REPLICAS): rank 1 holds other'
 
+    unequal = network(rank)  # that is told before the first step, until it is repaired
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(unequal.parameters(), lr=0.1), unequal.named_parameters())
+    before = unequal[0].weight.detach().clone()
+    told = (
+        'DistributedOptimizer: parameter "0.weight" is not the same on all ranks before the first step: ranks 0-2 hold '
+        "different values; 3 more parameters differ. Give all ranks the values of one (broadcast_parameters), or leave out "
+        "what is to differ (KOLO_CHECK_REPLICAS=first,-PATTERN)"
+    )
+    raises(RuntimeError, told, lambda: step(unequal, optimizer))
+    assert torch.equal(unequal[0].weight, before)
+    optimizer.synchronize()  # what the backward pass has begun
+    hvd.broadcast_parameters(unequal.state_dict())
+    step(unequal, optimizer)
+
     model = network(0)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
     wrapped = torch.nn.parallel.DistributedDataParallel(network(0))
