@@ -49,7 +49,8 @@ class KOLO_API LossScaler {
 
   /// By which the loss of the next backward pass is multiplied.
   [[nodiscard]] double scale() const noexcept { return scale_; }
-  /// A step has ended. The optimizers' `step(scaler)` calls it.
+  /// A step has ended. The optimizers' `step(scaler)` calls it. Throws `Error` (invalid_argument), on all ranks, once
+  /// 100 steps in a row have overflowed at a scale that cannot become less: nothing would be trained any more.
   void update(bool has_overflowed);
   /// Whether the last step was skipped.
   [[nodiscard]] bool has_overflowed() const noexcept { return has_overflowed_; }
@@ -62,6 +63,7 @@ class KOLO_API LossScaler {
   [[nodiscard]] std::vector<NamedView> state();
 
  private:
+  void follow(bool has_overflowed);
   template <class View, class Self>
   static std::vector<View> views_of(Self& self);
 
@@ -70,6 +72,7 @@ class KOLO_API LossScaler {
   std::int64_t good_steps_ = 0;  // since the last overflow, or since it was doubled
   std::int64_t tolerated_ = 0;   // overflows that did not halve it
   std::int64_t skipped_ = 0;
+  std::int64_t skipped_at_least_ = 0;  // in a row, at a scale that cannot become less
   bool has_overflowed_ = false;
 };
 

@@ -12,6 +12,9 @@
 namespace kolo {
 namespace {
 
+/// How many steps in a row may be skipped when the scale cannot fall any more.
+constexpr std::int64_t kMostAtLeast = 100;
+
 LossScalerOptions checked(const LossScalerOptions& options) {
   const auto check = [](bool is_right, const std::string& sentence) {
     if (!is_right) throw Error(ErrorCode::invalid_argument, "LossScaler: " + sentence);
@@ -37,6 +40,19 @@ LossScaler::LossScaler(const LossScalerOptions& options)
 void LossScaler::update(bool has_overflowed) {
   has_overflowed_ = has_overflowed;
   if (has_overflowed) ++skipped_;
+  const bool is_least = options_.loss_scale > 0 || scale_ <= options_.min_loss_scale;
+  skipped_at_least_ = has_overflowed && is_least ? skipped_at_least_ + 1 : 0;
+  follow(has_overflowed);
+  if (skipped_at_least_ >= kMostAtLeast) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "LossScaler: " + std::to_string(skipped_at_least_) +
+            " steps in a row were skipped, though the loss scale cannot become less: gradients are infinite or no "
+            "numbers whatever the scale is. Look for the first with KOLO_CHECK_NAN=1, or lower min_loss_scale");
+  }
+}
+
+void LossScaler::follow(bool has_overflowed) {
   if (options_.loss_scale > 0) return;
   if (has_overflowed) {
     good_steps_ = 0;

@@ -188,4 +188,26 @@ TEST(LossScaler, FollowsWithoutData) {
   });
 }
 
+TEST(LossScaler, SaysSoWhenEachStepIsSkipped) {
+  const auto sentence_after = [](kolo::LossScaler& scaler, int good_ones) {
+    for (int i = 0; i < good_ones; ++i) scaler.update(true);
+    return kolo::testing::sentence_of(kolo::ErrorCode::invalid_argument, [&] { scaler.update(true); });
+  };
+  const auto sentence = [](int steps) {
+    return "LossScaler: " + std::to_string(steps) +
+           " steps in a row were skipped, though the loss scale cannot become less: gradients are infinite or no "
+           "numbers "
+           "whatever the scale is. Look for the first with KOLO_CHECK_NAN=1, or lower min_loss_scale";
+  };
+  kolo::LossScaler fixed(kolo::LossScalerOptions().with_loss_scale(4));
+  EXPECT_EQ(sentence_after(fixed, 99), sentence(100));
+  EXPECT_EQ(sentence_after(fixed, 0), sentence(101));
+  fixed.update(false);
+  EXPECT_EQ(sentence_after(fixed, 99), sentence(100));
+  kolo::LossScaler follows(kolo::LossScalerOptions().with_initial_scale_power(4));
+  EXPECT_EQ(sentence_after(follows, 4 + 99), sentence(100));  // after 8, 4, 2 and 1
+  EXPECT_EQ(follows.scale(), 1);
+  EXPECT_EQ(follows.skipped(), 104);
+}
+
 }  // namespace
