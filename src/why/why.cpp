@@ -514,7 +514,7 @@ class Judge {
       const int rank = named.front();
       const Facts& facts = of(rank);
       if (facts.announced && facts.announced->rank == rank) return tell_giving_up(rank);
-      if (facts.leaving != 0 && !facts.fault) return tell_left(rank);
+      if (has_left(rank)) return tell_left(rank);
       const bool is_late = lateness_named(rank);
       say(upper(rank_text(rank)) +
           (is_late ? " kept the others waiting until a deadline passed" : " was lost, as other ranks say") +
@@ -599,6 +599,13 @@ class Judge {
     return first;
   }
 
+  /// Whether it left before it was told of an error, by its own file, or as others heard.
+  [[nodiscard]] bool has_left(int rank) const {
+    const Facts& facts = of(rank);
+    if (facts.leaving != 0) return !facts.fault || facts.leaving < facts.fault->time;
+    return std::any_of(recorded_.begin(), recorded_.end(),
+                       [this, rank](int other) { return of(other).left.count(rank) > 0; });
+  }
   bool tell_left(int rank) {
     const Facts& facts = of(rank);
     say(upper(rank_text(rank)) + " left (kolo::shutdown, or the end of its program)" +

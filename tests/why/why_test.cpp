@@ -249,6 +249,33 @@ TEST(Why, TheEndOfOneThatLeftBecauseOfAnotherIsNoCause) {
   EXPECT_EQ(found.suspects, std::vector<int>{0}) << all_of(found);
 }
 
+/// Rank 1 leaves, which ends rank 2; the job's error names rank 1. It is no lost rank, whether its file is gone, or
+/// says that it waited in its shutdown until it was told.
+TEST(Why, ARankThatLeftIsNotLostWhereItsLeavingEndedAnother) {
+  const std::string told = "rank 1 has left the job, and because of that rank 2 was lost: its process has ended";
+  const auto rank = [&told](int number) {
+    return Rank(number, 3, State::faulted, Life::gone)
+        .at(9)
+        .hears(Kind::rank_left, 1)
+        .at(10)
+        .hears(Kind::blamed, 1)
+        .fails(ErrorCode::rank_lost, told);
+  };
+  const Rank middle = Rank(2, 3, State::running, Life::gone)
+                          .at(9)
+                          .hears(Kind::rank_left, 1)
+                          .fails("w", ErrorCode::rank_lost, "rank 1 has left the job");
+  for (const std::vector<Observed>& ranks :
+       {std::vector<Observed>{rank(0), middle},
+        std::vector<Observed>{
+            rank(0), Rank(1, 3, State::faulted, Life::gone).at(8).leaves().at(10).fails(ErrorCode::rank_lost, told),
+            middle}}) {
+    const Judgement found = judge_at(30, ranks);
+    EXPECT_EQ(found.verdict, Verdict::left) << all_of(found);
+    EXPECT_EQ(found.suspects, std::vector<int>{1}) << all_of(found);
+  }
+}
+
 TEST(Why, ThoseThatAnErrorEndedAreNoCause) {
   // Rank 1 leaves; the others' operations fail, and nobody catches that.
   const auto uncaught = [](int rank) {
