@@ -233,7 +233,9 @@ TEST(LightGbm, IsToldAtOnceThatOneRankHasStoppedEarly) {
     EXPECT_EQ(said,
               "mismatch: LightGBM's training has ended on rank 1 and goes on on ranks 0 and 2: end it at the same "
               "iteration on every rank; early stopping does if all ranks give the same validation rows");
-    if (kolo::rank() != 1) EXPECT_EQ(error_of([] { kolo::lightgbm::end_training(); }), "nothing");  // waits for nobody
+    if (kolo::rank() != 1) {
+      EXPECT_EQ(error_of([] { kolo::lightgbm::end_training(); }), "nothing");  // waits for nobody
+    }
     EXPECT_EQ(error_of([] { kolo::lightgbm::detach(); }), "nothing");
     kolo::barrier();  // the job goes on
     kolo::lightgbm::attach(kolo::world());
