@@ -125,6 +125,7 @@ std::string explain_replicas(const std::vector<ReplicaRow>& rows, Span<const Par
       continue;
     }
     std::vector<std::pair<int, std::uint64_t>> hashes;
+    hashes.reserve(rows.size());
     for (const ReplicaRow& row : rows) hashes.emplace_back(row.rank, row.numbers[i]);
     sentence = "parameter " + quoted_name(parameters[i].name) + " is not the same on all ranks" + when + ": " +
                difference(hashes);

@@ -67,7 +67,7 @@ void remove_folder(const std::string& path) {
   if (!status_of(path)) return;
   for (const std::string& name : names_in(path)) {
     if (!is_file_name(name)) continue;
-    const std::string file = path + '/' + name;
+    const std::string file = std::string(path).append(1, '/').append(name);
     check_system(::unlink(file.c_str()) == 0, file, "unlink");
   }
   check_system(::rmdir(path.c_str()) == 0, path, "rmdir");

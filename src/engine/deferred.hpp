@@ -71,7 +71,7 @@ class Deferred {
       call_back(call.callback, call.status, logger_);
       call.callback = nullptr;
     } else {
-      logger_.write(call.level, std::move(call.record));
+      logger_.write(call.level, call.record);
     }
     const base::MutexLock lock(mutex_);
     threads_.erase(std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()));

@@ -312,10 +312,10 @@ void Messages::note_end(const p2p::Message& message, base::Time begun) {
   if (message.status.ok() && !sends) engine_.ending.note_success(begun);
   if (message.status.code() != ErrorCode::rank_lost) return;
   const int peer = !sends && message.source != p2p::kAny ? message.source : message.peer;
-  static const std::vector<int> kWorld;
-  engine_.note_desertion(peer != p2p::kAny ? peer
-                                           : engine_.participant.earliest_to_leave(
-                                                 message.members != nullptr ? *message.members : kWorld));
+  const std::vector<int> world;
+  engine_.note_desertion(
+      peer != p2p::kAny ? peer
+                        : engine_.participant.earliest_to_leave(message.members != nullptr ? *message.members : world));
 }
 
 void Messages::complete(MessageOperation& operation, const Status& status) {

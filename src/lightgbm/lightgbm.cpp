@@ -76,7 +76,7 @@ std::string listed(const std::vector<int>& ranks) {
 
 /// After calls that do not meet, which all ranks learn of, each says whether it trains. Throws the sentence, the same
 /// on all ranks; returns if all train: then they train differently.
-void tell_who_has_ended(const Group& group, std::string own) {
+void tell_who_has_ended(const Group& group, const std::string& own) {
   std::vector<int> training, ended;
   std::string error;
   for (const std::string& said : allgather_bytes(group, own)) {

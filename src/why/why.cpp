@@ -38,7 +38,11 @@ constexpr std::size_t kMostMakings = 64;
 /// Of a name, where the list of a group's ranks is one.
 constexpr std::size_t kLongestName = 1000;
 
-const std::vector<int> kNobody;
+/// No ranks. It is never freed: nothing of it runs at the process's exit.
+const std::vector<int>* nobody() {
+  static const auto* const none = new std::vector<int>;
+  return none;
+}
 
 constexpr std::array<std::string_view, 12> kVerdicts{"healthy", "killed", "stopped", "gave up",  "left",   "lost",
                                                      "late",    "order",  "slow",    "mismatch", "failed", "unclear"};
@@ -264,7 +268,7 @@ class Judge {
     std::int64_t since = 0;                      ///< the first
     std::vector<int> waiting;                    ///< ranks, ascending
     std::vector<int> missing;                    ///< ranks that have not submitted it
-    const std::vector<int>* unknown = &kNobody;  ///< members without a file
+    const std::vector<int>* unknown = nobody();  ///< members without a file
     Open open;
   };
 
@@ -324,7 +328,7 @@ class Judge {
     std::int64_t since = 0;
     std::vector<int> running;
     std::vector<int> behind;
-    const std::vector<int>* unknown = &kNobody;
+    const std::vector<int>* unknown = nobody();
     Running what;
   };
 
