@@ -83,5 +83,5 @@ def _difference(first: Any, other: Any) -> "Tuple[str, str] | None":
         return None
     place, longer = min(len(mine), len(others)), max(mine, others, key=len)
     counts = [f"{len(one)} variables" for one in (mine, others)]
-    extra = f'"{longer[place][0]}" is the first that only one has'
+    extra = f"\"{longer[place][0]}\" is the first that only one has"
     return counts[0], f"{counts[1]} ({extra})"
