@@ -5,7 +5,7 @@
 //
 //     kolo-run -np 64 kolo-start
 //
-// scripts/bench-start runs it with 2 to 256 ranks.
+// scripts/bench start runs it with 2 to 256 ranks.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

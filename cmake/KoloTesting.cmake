@@ -125,7 +125,7 @@ endfunction()
 
 # kolo_hosts_test(NAME <name> SOURCE <file or target> [HOSTS <h>...] [SLOTS <k>] [ENV <A=b>...] [ARGS <args>...]
 #                 [STORE])
-# The same across hosts in network namespaces (scripts/with-hosts; needs root). STORE: started without MPI.
+# The same across hosts in network namespaces (scripts/with hosts; needs root). STORE: started without MPI.
 function(kolo_hosts_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "STORE" "NAME;SOURCE;SLOTS" "HOSTS;ENV;ARGS")
   if(NOT arg_HOSTS)
@@ -145,7 +145,7 @@ function(kolo_hosts_test)
   endif()
   foreach(hosts IN LISTS arg_HOSTS)
     set(test ${arg_NAME}_hosts${hosts})
-    add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/scripts/with-hosts" ${hosts} --slots ${arg_SLOTS} ${start} --
+    add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/scripts/with" hosts ${hosts} --slots ${arg_SLOTS} ${start} --
                                   ${variables} $<TARGET_FILE:${target}> ${arg_ARGS})
     math(EXPR ranks "${hosts} * ${arg_SLOTS}")
     kolo_mpi_properties(${test} ${ranks} hosts "")

@@ -12,7 +12,7 @@
 //     start_anywhere --own-store DIRECTORY RANK SIZE
 //
 // It prints how the ranks have met, and then a hash of the weights that they have trained. The hash depends on the
-// number of ranks, and not on the way: scripts/start-anywhere compares.
+// number of ranks, and not on the way: scripts/test starts compares.
 #include <charconv>
 #include <chrono>
 #include <cinttypes>

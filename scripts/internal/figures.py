@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of scripts/figures.
+"""The figures of scripts/internal/figures.
 
 usage: figures.py REPOSITORY [--way NAME FILE]... [--files] [--json FILE]
        figures.py REPOSITORY --entered BUILD_TREE

@@ -93,7 +93,7 @@ Settings load_settings(const Lookup& lookup, const std::map<std::string, std::st
 
 namespace {
 
-/// Variables that scripts/with-hosts sets for the command that it runs.
+/// Variables that scripts/with hosts sets for the command that it runs.
 bool is_scripts_own(std::string_view name) { return name == "KOLO_HOSTS" || name == "KOLO_MPIRUN"; }
 
 bool is_alias(std::string_view name) {

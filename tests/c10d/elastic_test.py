@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """torchrun starts a job again when a worker dies, and the job ends as one that nobody disturbed: on one machine, and on
-two hosts made of network namespaces, where scripts/with-hosts can make them (as root, with iproute2).
+two hosts made of network namespaces, where scripts/with hosts can make them (as root, with iproute2).
 
 usage: elastic_test.py      needs kolo_torch on the path (PYTHONPATH)
 """

@@ -48,12 +48,12 @@ class Ranks:
 
 
 def can_make_hosts():
-    """Whether scripts/with-hosts can."""
+    """Whether scripts/with hosts can."""
     return os.geteuid() == 0 and shutil.which("ip") is not None
 
 
 def torchrun(ranks, *command, hosts=1):
-    """What the job prints on stdout; it must succeed. With more hosts they are made by scripts/with-hosts, and have
+    """What the job prints on stdout; it must succeed. With more hosts they are made by scripts/with hosts, and have
     ranks / hosts each."""
     is_old = torch.__version__.startswith("1.")
     options = ["--nproc_per_node", str(ranks // hosts)]
@@ -67,7 +67,7 @@ def torchrun(ranks, *command, hosts=1):
     # The agent of PyTorch 1.13 chooses a port that is free and lets go of it; a worker takes it later. On a host of its
     # own nobody else does.
     if hosts > 1 or (is_old and can_make_hosts()):
-        with_hosts = pathlib.Path(__file__).parents[2] / "scripts" / "with-hosts"
+        with_hosts = pathlib.Path(__file__).parents[2] / "scripts/internal/with/hosts"
         command = [str(with_hosts), str(hosts), "--each", shlex.join(command)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank writes down for scripts/chaos: a line for each fact, with the time, in a file of its own. The file is
-// whole up to the moment at which the rank dies, whatever becomes of mpirun's pipes.
+// What a rank writes down for scripts/test chaos: a line for each fact, with the time, in a file of its own. The file
+// is whole up to the moment at which the rank dies, whatever becomes of mpirun's pipes.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank of a job that scripts/chaos starts: random steps of every collective, every byte compared (tests/soak), until
-// the victim among the ranks is killed, stopped, delayed, or leaves.
+// A rank of a job that scripts/test chaos starts: random steps of every collective, every byte compared (tests/soak),
+// until the victim among the ranks is killed, stopped, delayed, or leaves.
 //
 // usage: mpi_chaos FOLDER RANK SEED STEPS VICTIM KIND PHASE EVENT DELAY_US PAUSE_MS STYLE [NAME=VALUE]...
 //   FOLDER    where the facts go (facts.hpp)

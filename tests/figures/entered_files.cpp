@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call or step of two ranks of one node, alone in the counters of gcov. scripts/figures asks gcov then which files
-// it entered.
+// One call or step of two ranks of one node, alone in the counters of gcov. scripts/internal/figures asks gcov then
+// which files it entered.
 //
 // usage: entered_files step|short|gather
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a fuzzer is made of: a file in this folder defines `run` and `seeds`, and scripts/fuzz does the rest.
+// What a fuzzer is made of: a file in this folder defines `run` and `seeds`, and scripts/test fuzz does the rest.
 #pragma once
 
 #include <cstddef>

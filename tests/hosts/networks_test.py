@@ -11,7 +11,7 @@ import sys
 import unittest
 from pathlib import Path
 
-WITH_HOSTS = Path(__file__).resolve().parents[2] / "scripts/with-hosts"
+WITH_HOSTS = Path(__file__).resolve().parents[2] / "scripts/internal/with/hosts"
 # At the other end of eth1's cable nobody listens, and that of the other host is said to be there.
 NETWORKS = """set -e
 ip link add docker0 type bridge

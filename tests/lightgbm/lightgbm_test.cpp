@@ -2,7 +2,7 @@
 //
 // What LightGBM gets: sums and blocks of every rank, added in the order of its own network, and sentences where it is
 // used wrongly. This program stands in for LightGBM: it exports the two functions that Kolo looks for, and calls back.
-// scripts/plugins trains with the real one.
+// scripts/test plugins trains with the real one.
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/bench-compare concludes from two builds' numbers.
+"""What scripts/bench compare concludes from two builds' numbers.
 
     bench_compare_test.py REPOSITORY
 """

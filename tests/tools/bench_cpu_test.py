@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/bench-cpu says of records: which peer counts, what is met, and what was not measured; and what
-scripts/plot-bench draws of them.
+"""What scripts/bench cpu says of records: which peer counts, what is met, and what was not measured; and what
+scripts/bench pictures draws of them.
 
     bench_cpu_test.py REPOSITORY
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/chaos plans for a seed, and what it concludes from what ranks note down.
+"""What scripts/test chaos plans for a seed, and what it concludes from what ranks note down.
 
     chaos_test.py REPOSITORY
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How scripts/figures counts.
+"""How scripts/internal/figures counts.
 
     figures_test.py REPOSITORY
 """

@@ -4,7 +4,7 @@
 torchrun: tests/c10d/torchrun_timeline_test.py; a job that is killed: kolo_why_test.py.)
 
 usage: timeline_test.py WHY_JOB RANKS COMMAND...         a job of one machine; COMMAND starts it: mpirun -np 3
-       timeline_test.py WHY_JOB RANKS hosts WITH_HOSTS   on as many hosts, made by scripts/with-hosts
+       timeline_test.py WHY_JOB RANKS hosts WITH_HOSTS   on as many hosts, made by scripts/with hosts
 """
 import os
 import subprocess

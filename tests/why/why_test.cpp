@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The judgement over recordings that are written here, one a verdict. (Real jobs that are killed: scripts/chaos --why.)
+// The judgement over recordings that are written here, one a verdict. (Real jobs that are killed:
+// scripts/test chaos --why.)
 #include "why/why.hpp"
 
 #include <cstdint>

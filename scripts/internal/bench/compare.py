@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/bench-compare measures of two builds, and what it concludes.
+"""What scripts/bench compare measures of two builds, and what it concludes.
 
 Both builds are jobs that take turns sample by sample (bench/README.md), so that what the machine does to one it does to
 the other. A round measures every row once. A row's ratio is the new build's median over the old one's, of all rounds;
@@ -51,7 +51,7 @@ def step(model, ranks, seconds, submits="by-name,prepared,grouped", arena=False)
 
 
 def groups():
-    """The rows of scripts/bench-cpu, shorter; Kolo alone."""
+    """The rows of scripts/bench cpu, shorter; Kolo alone."""
     found = []
     for ranks in (2, 4, 8):
         found += [of_sizes("allreduce", ranks, 4, 64 << 10, "in", 0.4),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/bench-cpu measures, part by part. Each part is a function of a Setting that returns records as
+"""What scripts/bench cpu measures, part by part. Each part is a function of a Setting that returns records as
 kolo-bench writes them; peers that were measured in processes of their own are added to `baseline` of the Kolo record
 that they took turns with.
 
@@ -345,14 +345,14 @@ def hosts(setting):
     for count in (2, 4):
         for size, samples in (("64K", "20"), ("16M", "3"), ("64M", "3")):
             with tempfile.NamedTemporaryFile(suffix=".json") as out:
-                command = [str(ROOT / "scripts/with-hosts"), str(count), "--slots", "2", "--rate", "1gbit", "--",
+                command = [str(ROOT / "scripts/internal/with/hosts"), str(count), "--slots", "2", "--rate", "1gbit", "--",
                            str(setting.bench), "allreduce", "-b", size, "-e", size, "--place", "in", "-n", samples,
                            "-w", "1", "-t", setting.seconds(2 if size == "64K" else 6), "--baseline", "mpi",
                            "--json", out.name]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=jobs.ENVIRONMENT,
                                       check=False)
                 if done.returncode != 0:
-                    raise jobs.Failed(f"with-hosts {count}: {(done.stderr or done.stdout).strip()[-300:]}")
+                    raise jobs.Failed(f"with hosts {count}: {(done.stderr or done.stdout).strip()[-300:]}")
                 records += plain_json(out.name)
     return records
 

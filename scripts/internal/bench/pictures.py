@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of docs/benchmarks, each a function of what scripts/bench-cpu has written: its SVG text, or None where
+"""The pictures of docs/benchmarks, each a function of what scripts/bench cpu has written: its SVG text, or None where
 nothing of it was measured."""
 import math
 from collections import defaultdict

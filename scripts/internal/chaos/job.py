@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of scripts/chaos: starts the job, waits until its ranks have ended, cleans up, and says what was left."""
+"""One run of scripts/test chaos: starts the job, waits until its ranks have ended, cleans up, and says what was left."""
 import os
 import shlex
 import signal
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def can_make_hosts():
-    """Whether this machine lets us make network namespaces (scripts/with-hosts)."""
+    """Whether this machine lets us make network namespaces (scripts/with hosts)."""
     name = f"kolo{os.getpid()}-try"
     try:
         made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode == 0
@@ -51,7 +51,7 @@ def command(plan, program, folder):
     rank = [str(program), *plan.arguments(folder), f"KOLO_RECORDER={folder}/recorders"]
     if plan.start == "hosts":
         line = " ".join(["exec $KOLO_MPIRUN -x KOLO_TRANSPORT --enable-recovery -np", str(plan.ranks), *map(shlex.quote, rank)])
-        return [str(ROOT / "scripts/with-hosts"), str(len(plan.nodes)), "--slots", str(plan.per_node), "--shell", line]
+        return [str(ROOT / "scripts/internal/with/hosts"), str(len(plan.nodes)), "--slots", str(plan.per_node), "--shell", line]
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np", str(plan.ranks), *rank]
 
 

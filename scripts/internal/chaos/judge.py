@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must have happened in a run of scripts/chaos, and whether it has.
+"""What must have happened in a run of scripts/test chaos, and whether it has.
 
 The victim's phase is the one that it was hit in, which the rank notes down, not the one that was aimed at.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens in a run of scripts/chaos. All of it follows from the run's seed."""
+"""What happens in a run of scripts/test chaos. All of it follows from the run's seed."""
 import random
 from dataclasses import dataclass
 

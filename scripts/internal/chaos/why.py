@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kolo-why must say of a run of scripts/chaos, and whether it does. The judge knows who was hit, and when;
+"""What kolo-why must say of a run of scripts/test chaos, and whether it does. The judge knows who was hit, and when;
 kolo-why sees the ranks' recorders alone.
 
 It is asked when the survivors have ended; a victim that was stopped is still there. Of `slow` it is asked while the
