@@ -1,16 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of scripts/internal/figures.
+"""The figures of scripts/internal/figures."""
 
-usage: figures.py REPOSITORY [--way NAME FILE]... [--files] [--json FILE]
-       figures.py REPOSITORY --entered BUILD_TREE
-
-The second form lists the files that a program of BUILD_TREE has entered; the first counts such lists.
-"""
-
-import argparse
-import json
 import re
-from collections import Counter
+import subprocess
+import sys
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import coverage_table
@@ -18,6 +12,10 @@ import coverage_table
 LIBRARY = ("src", "include", "mpi")
 CODE = (".hpp", ".cpp", ".cu")
 LONG = 500
+SHORT = 60
+# Where messages are written down: the log's, those up the tree, and the mirrors of a signature. bytes.hpp knows none.
+MESSAGES = "src/control/codec"
+WAYS = {"step": "a step by name", "short": "a 64-byte all-reduce", "gather": "a 1 MiB gather"}
 # The classes that hold most state.
 CLASSES = {"Engine": "src/engine/engine.hpp", "Driver": "src/engine/driver.hpp", "Leader": "src/control/leader.hpp",
            "CpuBackend": "src/data/cpu/cpu_backend.hpp"}
@@ -139,64 +137,145 @@ def entered(root, tree):
     return sorted(files)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("root", type=Path)
-    parser.add_argument("--entered", type=Path)
-    parser.add_argument("--way", nargs=2, action="append", default=[])
-    parser.add_argument("--files", action="store_true")
-    parser.add_argument("--json", type=Path)
-    flags = parser.parse_args()
-    root = flags.root.resolve()
-    if flags.entered:
-        print("\n".join(entered(root, flags.entered.resolve())))
-        return
+def functions(text):
+    """The functions that a header declares in its namespaces."""
+    found = []
+    for statement in statements(text):
+        inner = re.match(r"(?:inline )?namespace [\w:]*\s*\{(.*)\}$", statement, re.S)
+        if inner:
+            found += functions(inner[1])
+        elif ("(" in re.sub(r"\{.*\}", "", statement, flags=re.S) and
+              not re.match(r"(?:using|class|struct|enum|static_assert|template <[^;{]*>\s*struct)\b", statement)):
+            found.append(statement)
+    return found
 
-    modules, long_files = Counter(), {}
+
+def lines_of(file):
+    return len(file.read_text(encoding="utf-8", errors="replace").splitlines())
+
+
+def git(root, *command):
+    done = subprocess.run(["git", "-C", str(root), *command], stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.split()
+
+
+def name_of(root):
+    """The commit; with a star, and something has changed since."""
+    changed = git(root, "status", "--porcelain", "--untracked-files=no")
+    return git(root, "rev-parse", "--short=7", "HEAD")[0] + ("*" if changed else "")
+
+
+def names_in_two_folders(root):
+    """{file name: folders of src that have it}."""
+    folders = defaultdict(set)
+    for file in (root / "src").rglob("*"):
+        if file.suffix in CODE:
+            folders[file.name].add(file.parent.relative_to(root).as_posix())
+    return {name: sorted(its) for name, its in sorted(folders.items()) if len(its) > 1}
+
+
+def figures_of(root):
+    """All that can be counted without a build."""
+    modules, lengths = Counter(), {}
     for top in (*LIBRARY, "tests", "bench", "examples"):
         for file in sorted((root / top).rglob("*")):
-            if file.suffix not in CODE:
-                continue
-            text = file.read_text(encoding="utf-8")
-            if len(text.splitlines()) > LONG:
-                long_files[file.relative_to(root).as_posix()] = len(text.splitlines())
-            if top in LIBRARY:
-                modules[file.parent.relative_to(root).as_posix()] += code_lines(text)
-    figures = {"code_lines": sum(modules.values()), "code_lines_by_module": dict(sorted(modules.items())),
-               f"files_over_{LONG}_lines": long_files, "members": {}, "flags": {}}
-    print(f"{'code lines (no blanks, no comments)':<44} {sum(modules.values()):>7}")
-    for module, lines in sorted(modules.items()):
-        print(f"  {module:<42} {lines:>7}")
-    print(f"{f'files of more than {LONG} lines':<44} {len(long_files):>7}")
-    for file, lines in long_files.items():
-        print(f"  {file:<42} {lines:>7}")
+            if file.suffix in CODE:
+                lengths[file.relative_to(root).as_posix()] = lines_of(file)
+                if top in LIBRARY:
+                    modules[file.parent.relative_to(root).as_posix()] += code_lines(file.read_text(encoding="utf-8"))
+    of_src = {file: lines for file, lines in lengths.items() if file.startswith("src/") and not file.endswith(".cu")}
+    longest = max(of_src, key=of_src.get)
+    collectives = without_comments((root / "include/kolo/collectives.hpp").read_text(encoding="utf-8"))
+    ways = [file for file in of_src
+            if re.search(r"\benum class Way\b", without_comments((root / file).read_text(encoding="utf-8")))]
+    figures = {
+        "code_lines": sum(modules.values()), "code_lines_by_module": dict(sorted(modules.items())),
+        "files_of_src": len(of_src), "short_files_of_src": sum(lines <= SHORT for lines in of_src.values()),
+        "files_of_control": sum(file.is_file() for file in (root / "src/control").rglob("*")),
+        "lines_of_messages": sum(lines for file, lines in of_src.items()
+                                 if file.startswith(MESSAGES + "/") and not file.endswith("/bytes.hpp")),
+        "lines_of_collectives": lengths["include/kolo/collectives.hpp"],
+        "functions_of_collectives": len(functions(re.sub(r"^ *#.*$", "", collectives, flags=re.M))),
+        "longest_file": [longest, of_src[longest]], "names_in_two_folders": names_in_two_folders(root),
+        "enums_called_way": len(ways),
+        "lines_of_tests": sum(lines_of(root / file) for file in git(root, "ls-files", "tests") if (root / file).is_file()),
+        "commands": sum(file.is_file() for file in (root / "scripts").iterdir()),
+        "long_files": {file: lines for file, lines in lengths.items() if lines > LONG},
+        "large_classes": large_classes(root), "exported_functions": exported_functions(root), "members": {}, "flags": {}}
     for name, path in CLASSES.items():
-        if not (root / path).is_file():
-            continue
-        all_members = members(without_comments((root / path).read_text(encoding="utf-8")), name)
-        its_flags = [MEMBER.search(member).group(1) for member in all_members if FLAG.match(member)]
-        figures["members"][name], figures["flags"][name] = len(all_members), its_flags
-        print(f"{f'members of {name}':<44} {len(all_members):>7}")
-        print(f"  {'flags and counts among them':<42} {len(its_flags):>7}")
-        if flags.files:
-            print(f"    {' '.join(its_flags)}")
-    figures["large_classes"] = large_classes(root)
-    print(f"{f'classes of over {MOST_MEMBERS} members or {MOST_METHODS} methods':<44} {len(figures['large_classes']):>7}")
-    for name, (its_members, its_methods) in figures["large_classes"].items():
-        print(f"  {name:<58} {its_members:>3} members {its_methods:>3} methods")
-    figures["exported_functions"] = exported_functions(root)
-    print(f"{'exported functions of include/kolo':<44} {figures['exported_functions']:>7}")
-    for way, listed in flags.way:
-        files = Path(listed).read_text(encoding="utf-8").split()
-        sources = [file for file in files if not file.endswith(".hpp") and not file.startswith("src/base/")]
-        figures.setdefault("entered", {})[way] = files
-        print(f"{f'files that it enters: {way}':<44} {len(files):>7}")
-        print(f"  {'sources but those of src/base':<42} {len(sources):>7}")
-        if flags.files:
-            print("".join(f"    {file}\n" for file in files), end="")
-    if flags.json:
-        flags.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        if (root / path).is_file():
+            all_members = members(without_comments((root / path).read_text(encoding="utf-8")), name)
+            figures["members"][name] = len(all_members)
+            figures["flags"][name] = [MEMBER.search(member).group(1) for member in all_members if FLAG.match(member)]
+    return figures
 
 
-if __name__ == "__main__":
-    main()
+def entered_by_calls(root, tree):
+    """{call: the files that it enters}, by a build for gcov."""
+    # Static, so that the program and the library count into the same objects.
+    off = ("BUILD_SHARED_LIBS", "KOLO_WITH_MPI", "KOLO_WITH_CUDA", "KOLO_WITH_TORCH", "KOLO_BUILD_BENCH",
+           "KOLO_BUILD_EXAMPLES", "KOLO_BUILD_TOOLS")
+    subprocess.run(["cmake", "--preset", "debug", "-B", tree, "-DKOLO_COVERAGE=ON", "-DKOLO_UNITY=ON",
+                    *(f"-D{option}=OFF" for option in off)], cwd=root, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(["cmake", "--build", tree, "--target", "entered_files"], stdout=sys.stderr, check=True)
+    found = {}
+    for way in WAYS:
+        for counts in tree.rglob("*.gcda"):
+            counts.unlink()
+        subprocess.run([tree / "bin/entered_files", way], check=True)
+        found[way] = entered(root, tree)
+    return found
+
+
+def sources(files):
+    return sum(not file.endswith(".hpp") and not file.startswith("src/base/") for file in files)
+
+
+def table_of(figures):
+    """[(row, figure)], as text."""
+    calls = figures.get("entered", {})
+    rows = [(f"sources entered: {said}", f"{sources(calls[way])}" if calls else "-") for way, said in WAYS.items()]
+    both = "{}; {}".format
+    return rows + [
+        (f"C++ files in src; of {SHORT} lines or fewer", both(figures["files_of_src"], figures["short_files_of_src"])),
+        ("code lines of src, include, mpi", str(figures["code_lines"])),
+        ("control: files; lines of messages' codecs", both(figures["files_of_control"], figures["lines_of_messages"])),
+        ("collectives.hpp: lines; functions",
+         both(figures["lines_of_collectives"], figures["functions_of_collectives"])),
+        ("longest file in src", "{1} {0}".format(Path(figures["longest_file"][0]).name, figures["longest_file"][1])),
+        ("file names in two or more folders; enum Way",
+         both(len(figures["names_in_two_folders"]), figures["enums_called_way"])),
+        ("tests, lines; commands in scripts", both(figures["lines_of_tests"], figures["commands"]))]
+
+
+def print_table(found):
+    tables = [table_of(one) for one in found.values()]
+    print(f"{'':<46}" + "".join(f"{name:>26}" for name in found))
+    for rows in zip(*tables):
+        print(f"{rows[0][0]:<46}" + "".join(f"{value:>26}" for _, value in rows))
+
+
+def print_details(name, figures):
+    print(f"\n{name}: code lines (no blanks, no comments) of modules")
+    for module, lines in figures["code_lines_by_module"].items():
+        print(f"  {module:<58} {lines:>7}")
+    print(f"files of more than {LONG} lines: {len(figures['long_files'])}")
+    for file, lines in figures["long_files"].items():
+        print(f"  {file:<58} {lines:>7}")
+    for one, count in figures["members"].items():
+        print(f"members of {one}: {count}; flags and counts among them: {len(figures['flags'][one])}")
+    print(f"classes of over {MOST_MEMBERS} members or {MOST_METHODS} methods: {len(figures['large_classes'])}")
+    for one, (its_members, its_methods) in figures["large_classes"].items():
+        print(f"  {one:<58} {its_members:>3} members {its_methods:>3} methods")
+    print(f"exported functions of include/kolo: {figures['exported_functions']}")
+
+
+def print_files(name, figures):
+    for way, files in figures.get("entered", {}).items():
+        print(f"\n{name}: {WAYS[way]} enters {len(files)} files")
+        print("".join(f"  {file}\n" for file in files), end="")
+    print(f"\n{name}: file names in two or more folders")
+    for file, folders in figures["names_in_two_folders"].items():
+        print(f"  {file:<34} {', '.join(folders)}")
+    for one, flags in figures["flags"].items():
+        print(f"flags of {one}: {' '.join(flags)}")
