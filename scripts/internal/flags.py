@@ -2,10 +2,15 @@
 """How the scripts in Python read their flags. The text at the head of a script is its help; what is wrong is one line."""
 
 import argparse
+import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+INTERNAL = ROOT / "scripts/internal"
+SCRIPT = Path(sys.argv[0]).resolve()
+# As the user called it: scripts/test chaos is scripts/internal/test/chaos.
+ME = " ".join(SCRIPT.relative_to(INTERNAL).parts) if SCRIPT.is_relative_to(INTERNAL) else SCRIPT.name
 
 
 class Flags(argparse.ArgumentParser):
@@ -26,5 +31,14 @@ class Flags(argparse.ArgumentParser):
 
 def stop(why):
     """Ends the script: it could not do what was asked for."""
-    print(f"{Path(sys.argv[0]).name}: {why}", file=sys.stderr)
+    print(f"{ME}: {why}", file=sys.stderr)
     sys.exit(2)
+
+
+def release_tree(build_dir, *targets):
+    """The build tree that the user names, or build/release with these programs, which are compiled."""
+    if build_dir:
+        return Path(build_dir).resolve()
+    if subprocess.run([INTERNAL / "compile", *targets], check=False).returncode != 0:
+        stop(f"{', '.join(targets)}: cannot be compiled")
+    return ROOT / "build/release"
