@@ -32,11 +32,8 @@ class Peers final : public p2p::Channels {
   std::deque<Said> said;
   bool has_room = true;
   bool permits_reading = true;
-  bool helps = true;
   Read outcome = Read::done;
-  Piece piece;
   [[nodiscard]] std::size_t open_permits() const noexcept { return permits_.size(); }
-  [[nodiscard]] std::size_t open_tickets() const noexcept { return tickets_.size(); }
 
   [[nodiscard]] std::size_t frame_bytes(int) const override { return 2000; }
   [[nodiscard]] bool put(int rank, const p2p::Frame&, const std::byte* data, std::size_t bytes) override {
@@ -62,28 +59,12 @@ class Peers final : public p2p::Channels {
     std::fill_n(to, bytes, std::byte{0x5A});  // of nothing, `to` is null
     return outcome;
   }
-  [[nodiscard]] Ticket open_joint(int, std::byte*, std::uint64_t) override {
-    if (!helps) return 0;
-    tickets_.insert(++last_ticket_);
-    return last_ticket_;
-  }
-  [[nodiscard]] Piece take_piece(int, Ticket ticket) override {
-    KOLO_CHECK(tickets_.count(ticket) == 1);
-    return piece;
-  }
-  void close_joint(int, Ticket ticket) noexcept override { KOLO_CHECK(tickets_.erase(ticket) == 1); }
-  [[nodiscard]] Help help(int, Ticket, const std::byte* data, std::uint64_t bytes) override {
-    const std::vector<std::byte> copy(data, data + bytes);
-    return copy.size() == bytes && outcome == Read::done ? Help::wrote : Help::failed;
-  }
   void note_wait(int) noexcept override {}
   [[nodiscard]] int wait_of(int rank) const noexcept override { return (rank + 1) % kRanks; }
 
  private:
   std::set<std::uint32_t> permits_;
-  std::set<Ticket> tickets_;
   std::uint32_t last_permit_ = 0;
-  Ticket last_ticket_ = 0;
 };
 
 struct Letter {
@@ -128,7 +109,6 @@ class Rank {
     protocol_.close({ErrorCode::shut_down, "the end"});
     for (const auto& letter : letters_) KOLO_CHECK(letter->message.done()) << "a message is open after the end";
     KOLO_CHECK(peers_.open_permits() == 0) << "memory may still be read";
-    KOLO_CHECK(peers_.open_tickets() == 0) << "memory may still be written";
   }
 
  private:
@@ -194,7 +174,7 @@ class Rank {
     Peers::Said said;
     said.source = 1 + input.byte() % (kRanks - 1);
     p2p::Frame& frame = said.frame;
-    frame.kind = static_cast<p2p::FrameKind>(input.byte() % 10);
+    frame.kind = static_cast<p2p::FrameKind>(input.byte() % 9);
     frame.id = input.byte() % 8;
     frame.set = kSets[input.byte() % kSets.size()];
     const std::uint8_t how_much = input.byte();
@@ -228,11 +208,7 @@ class Rank {
     const std::uint8_t flags = input.byte();
     peers_.has_room = (flags & 1) == 0;
     peers_.permits_reading = (flags & 2) == 0;
-    peers_.helps = (flags & 4) == 0;
-    peers_.outcome = static_cast<p2p::Channels::Read>((flags >> 3) % 3);
-    peers_.piece.state = static_cast<p2p::Channels::Piece::State>((flags >> 5) % 4);
-    peers_.piece.begin = input.number(2);
-    peers_.piece.bytes = 1 + input.number(2);
+    peers_.outcome = static_cast<p2p::Channels::Read>((flags >> 2) % 3);
   }
 
   p2p::Message* one_of(Input& input) {
@@ -278,8 +254,7 @@ void run(std::string_view bytes) {
 /// How messages go, each way that there is.
 std::vector<std::string> seeds() {
   using Kind = p2p::FrameKind;
-  constexpr std::size_t kLong = 6;          // 9000 bytes
-  constexpr std::uint64_t kHelpNobody = 4;  // of `change_peers`
+  constexpr std::size_t kLong = 6;  // 9000 bytes
   std::vector<std::string> all;
   const auto seed = [&](auto fill) {
     Output out;
@@ -304,14 +279,13 @@ std::vector<std::string> seeds() {
     });
     for (const std::size_t size : {std::size_t{0}, kLong}) {
       seed([&](Output& out) {
-        add(out, Does::peers).number(kHelpNobody).number(0, 4);
         add_message(out, Does::receive, peer, size);
         add_frame(out, Kind::announced, 1, size, 1);
         for (int i = 0; i < 4; ++i) add(out, Does::step);
       });
     }
   }
-  for (const Kind answer : {Kind::wanted, Kind::helped, Kind::taken, Kind::refused}) {
+  for (const Kind answer : {Kind::wanted, Kind::taken, Kind::refused}) {
     seed([&](Output& out) {
       add_message(out, Does::send, 1, kLong);
       add_frame(out, answer, 1, 3, 2);
@@ -330,7 +304,7 @@ std::vector<std::string> seeds() {
     add(out, Does::set).number(0);
     add_message(out, Does::send, 0, kLong);
     add_message(out, Does::receive, 0, kLong);
-    add(out, Does::peers).number(1).number(0, 2).number(100, 2);
+    add(out, Does::peers).number(1);
     add_message(out, Does::send, 2, 3);
     add(out, Does::give_up).number(0);
     add(out, Does::set).number(1).number(0);

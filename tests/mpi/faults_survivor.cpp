@@ -8,7 +8,7 @@
 //   gathers   everybody gathers many small tensors without pause; the victim is killed when it has just submitted some
 //   gathered  the same, when one of those is over and the others of its batch are not
 //   stopped_gathers  as gathers, and the victim is stopped
-//   helping   the victim is read from in long messages, and writes a part; it is killed amid it
+//   messages  the victim is read from in long messages, and reads from another one; it is killed amid it
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
 //   forked    the same; a child of the victim, which it forked after the start, lives on
 //   joined    the others have joined; the victim is killed amid its steps
@@ -88,7 +88,7 @@ void gather_without_pause(bool victim, int signal, bool waits) {
   }
 }
 
-void help_without_pause(int victim) {
+void exchange_without_pause(int victim) {
   const int rank = kolo::rank();
   const int receiver = (victim + 1) % kolo::size();
   const std::vector<float> x(std::size_t{4} << 20, 1);
@@ -161,7 +161,7 @@ void run(const std::string& scenario, int victim_rank) {
   if (scenario == "gathers") gather_without_pause(victim, SIGKILL, false);
   if (scenario == "gathered") gather_without_pause(victim, SIGKILL, true);
   if (scenario == "stopped_gathers") gather_without_pause(victim, SIGSTOP, false);
-  if (scenario == "helping") help_without_pause(victim_rank);
+  if (scenario == "messages") exchange_without_pause(victim_rank);
   if (scenario == "joined") join_a_worker(victim, SIGKILL);
   if (scenario == "stopped_joined") join_a_worker(victim, SIGSTOP);
   if (scenario == "absent") go_on_without(victim);

@@ -261,8 +261,9 @@ def python_with_torch():
 
 
 # Where the result goes where there is a choice: as programs mostly have it.
-COLLECTIVES = {"allreduce": "in", "reduce": "out", "broadcast": "in", "allgather": "out", "gather": "out",
-               "scatter": "out", "alltoall": "out", "reduce_scatter": "out", "sendrecv": "out", "pingpong": "out"}
+IN_PLACE = ("allreduce", "broadcast")
+COLLECTIVES = ("allreduce", "reduce", "broadcast", "allgather", "gather", "scatter", "alltoall", "reduce_scatter")
+MESSAGES = ("sendrecv", "pingpong")
 
 
 def by_size(setting, ranks, mode, more=()):
@@ -275,8 +276,8 @@ def by_size(setting, ranks, mode, more=()):
     usual = ("24", 8) if mode == "reduce_scatter" else ("24", 2)
     for begin, end, factor, warmup, samples, seconds in (("8", "512", "8", "100", "40", 0.6),
                                                          ("1K", "64K" if setting.quick else "64M", "4", "5", *usual)):
-        flags = [mode, "-b", begin, "-e", end, "-f", factor, "--place", COLLECTIVES[mode], "-w", warmup, "-n", samples,
-                 "-t", setting.seconds(seconds), *more]
+        flags = [mode, "-b", begin, "-e", end, "-f", factor, "--place", "in" if mode in IN_PLACE else "out",
+                 "-w", warmup, "-n", samples, "-t", setting.seconds(seconds), *more]
         peers = apart(ranks, flags)
         unbound = Job("kolo, unbound", ranks, flags, bound=False)
         launches = []
@@ -304,7 +305,14 @@ def collectives(ranks):
         barrier = Job("kolo", ranks, ["barrier", *once, *seconds])
         records += in_turns(setting, barrier, apart(ranks, ["barrier", *once]), 60)
         return records + setting.run([Job("kolo", ranks, ["join", *once, *seconds])], 60)["kolo"]
-    run.__doc__ = f"Every collective and messages by size on {ranks} ranks, beside Open MPI's."
+    run.__doc__ = f"Every collective by size on {ranks} ranks, beside Open MPI's."
+    return run
+
+
+def messages(ranks):
+    def run(setting):
+        return [record for mode in MESSAGES for record in by_size(setting, ranks, mode)]
+    run.__doc__ = f"Messages by size on {ranks} ranks, beside Open MPI's."
     return run
 
 
@@ -402,6 +410,8 @@ PARTS = {
     "many-small-4": step("many-small", 4, 4),
     "collectives-2": collectives(2),
     "collectives-4": collectives(4),
+    "messages-2": messages(2),
+    "messages-4": messages(4),
     "groups": groups,
     "calls-2": calls(2),
     "calls-4": calls(4),

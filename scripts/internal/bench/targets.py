@@ -216,11 +216,11 @@ def collectives(rows, records):
     rows.add("reduce, gather and scatter below 1 KiB; 2 and 4 ranks", "Open MPI, default", "at most 0.3 us slower",
              ", ".join(f"{label}: {us:+.2f} us" for label, us in behind) or "not measured",
              all(us <= 0.3 for _, us in behind) if behind else None)
-    messages = [record for record in plain(records, collective="pingpong") if record["ranks"] == 2]
-    rows.ratios("pingpong 8 B, 2 ranks", "Open MPI, default", 0.67,
-                ratio_cases([record for record in messages if record["bytes"] == 8], default_mpi))
-    rows.ratios("pingpong 64 MiB, 2 ranks", "Open MPI, default", 1,
-                ratio_cases([record for record in messages if record["bytes"] == 64 * MI], default_mpi))
+    messages = plain(records, collective="pingpong")
+    rows.ratios("pingpong 8 B, 2 ranks", "Open MPI, default", 0.67, ratio_cases(
+        [record for record in messages if record["bytes"] == 8 and record["ranks"] == 2], default_mpi))
+    rows.ratios("pingpong from 1 MiB; 2 and 4 ranks", "Open MPI, default", 1, ratio_cases(
+        [record for record in messages if record["bytes"] >= MI], default_mpi))
 
 
 def groups(rows, records):
@@ -295,7 +295,7 @@ def judge(by_part):
     small(rows, by_part.get("small-to-16M", []))
     latency(rows, by_part.get("latency", []))
     steps(rows, by_part)
-    collectives(rows, both("collectives"))
+    collectives(rows, both("collectives") + both("messages"))
     groups(rows, by_part.get("groups", []))
     calls(rows, both("calls"))
     hosts(rows, by_part.get("hosts", []))

@@ -8,7 +8,6 @@
 
 #include <kolo/error.hpp>
 
-#include "base/clock.hpp"
 #include "data/p2p/frame.hpp"
 
 namespace kolo::p2p {
@@ -54,27 +53,6 @@ class Channels {
   /// Reads a piece of a sender's memory, by its permit.
   [[nodiscard]] virtual Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                                   std::size_t bytes) = 0;
-
-  // -- reading a long message together with its sender (transport/joint_copy.hpp)
-  using Ticket = std::uint32_t;
-  /// The receiver: begins to read so many bytes to there. 0: it reads alone.
-  [[nodiscard]] virtual Ticket open_joint(int source, std::byte* to, std::uint64_t bytes) = 0;
-  /// The next piece to be read by `read`.
-  struct Piece {
-    /// `written`: the sender is writing the last one; at that time at the latest it should be asked once more. `left`:
-    /// the sender was stopped amid that; what it had taken, to the end, has to be read.
-    enum class State : std::uint8_t { due, written, abandoned, over };
-    State state = State::over;
-    std::uint64_t begin = 0;
-    std::size_t bytes = 0;
-    base::Time look_again = base::Time::max();
-  };
-  [[nodiscard]] virtual Piece take_piece(int source, Ticket ticket) = 0;
-  /// Of every ticket. Once this returns the sender does not write any more.
-  virtual void close_joint(int source, Ticket ticket) noexcept = 0;
-  /// The sender: writes a piece of its message of so many bytes.
-  enum class Help : std::uint8_t { none, wrote, failed };  ///< `none`: there is nothing left to be written
-  [[nodiscard]] virtual Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) = 0;
 
   // -- for the sentence of a deadline
   /// Notes whom this rank waits for; kNobody: for none.

@@ -14,9 +14,7 @@
 //   part, part, ... with data          ->   which comes piece by piece; the send is done when the last is in the
 //                                      channel
 //   or
-//              <- helped                    the receiver reads it where it lies, in the sender's memory; the sender may
-//                                           write a part of it (only of long messages)
-//              <- taken                     all is there
+//              <- taken                     the receiver has read it where it lies, in the sender's memory
 //
 //   Instead of what is due:
 //              <- refused                   the receive does not fit (it fails, and so does the send), or was given up
@@ -45,8 +43,7 @@
 //
 // Reading the sender's memory. `announced` may carry an address and a *permit* (node_channels.hpp). The receiver reads,
 // or has the data sent, as it likes. A sender that gives its send up takes the permit away: after that nobody reads, or
-// believes what he has read. Of a long message the sender may write pieces itself, into the receiver's memory, while it
-// waits (transport/joint_copy.hpp). A receiver that gives its receive up sees to it first that nobody writes there.
+// believes what he has read. Nobody writes into a receiver's memory but the receiver.
 //
 // A rank that leaves the job. What it has sent within its node is in the channel before the others hear of it, so they
 // take that and expect nothing more. Between nodes it may still be on its way; they wait for it for a while.
@@ -69,7 +66,6 @@ enum class FrameKind : std::uint8_t {
   part,
   withdrawn,
   wanted,
-  helped,
   taken,
   refused,
 };
@@ -84,7 +80,7 @@ struct Frame {
   std::uint64_t bytes = 0;    ///< of the message; of a part: where it begins; of a refusal: the receive's room
   std::uint64_t address = 0;  ///< of data that may be read where it lies
   std::int32_t tag = 0;
-  std::uint32_t permit = 0;  ///< 0: it may not be read; of `helped`: the ticket
+  std::uint32_t permit = 0;  ///< 0: it may not be read
   FrameKind kind = FrameKind::whole;
   DType dtype = DType::uint8;  ///< of a refusal: the receive's
   Refusal refusal = Refusal::none;

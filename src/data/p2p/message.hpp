@@ -13,7 +13,6 @@
 #include <kolo/types.hpp>
 
 #include "base/clock.hpp"
-#include "data/p2p/channels.hpp"
 
 namespace kolo::p2p {
 
@@ -51,15 +50,14 @@ struct Message {
 
   // -- the protocol's
   State state = State::fresh;
-  std::uint64_t id = 0;         ///< the sender's number for it
-  std::uint64_t moved = 0;      ///< bytes
-  std::uint64_t there = 0;      ///< of a send: bytes of the data that may be read
-  Message* partner = nullptr;   ///< of a late send of a rank to itself, and its receive: the other one
-  std::uint32_t permit = 0;     ///< to read the sender's memory; 0: none
-  std::uint64_t address = 0;    ///< of the data there
-  bool is_withdrawn = false;    ///< of a receive: the permit has gone, and nobody has said why
-  Channels::Ticket ticket = 0;  ///< to copy it together with the peer; 0: none
-  std::size_t open_index = 0;   ///< among those that are open
+  std::uint64_t id = 0;        ///< the sender's number for it
+  std::uint64_t moved = 0;     ///< bytes
+  std::uint64_t there = 0;     ///< of a send: bytes of the data that may be read
+  Message* partner = nullptr;  ///< of a late send of a rank to itself, and its receive: the other one
+  std::uint32_t permit = 0;    ///< to read the sender's memory; 0: none
+  std::uint64_t address = 0;   ///< of the data there
+  bool is_withdrawn = false;   ///< of a receive: the permit has gone, and nobody has said why
+  std::size_t open_index = 0;  ///< among those that are open
 
   /// The engine's: who is told. Null: nobody need be, the thread that made the call looks.
   void* owner = nullptr;

@@ -22,8 +22,7 @@ Messenger::Messenger(const core::Topology& topology, std::byte* memory, transpor
 
 /// After everything that changes what is open.
 void Messenger::update() {
-  const bool must_tell = !closed_ && node_.unsafe_writer() != Channels::kNobody;
-  busy_.store(must_tell || protocol_.is_busy() || (net_ && net_->has_unsent()), std::memory_order_release);
+  busy_.store(protocol_.is_busy() || (net_ && net_->has_unsent()), std::memory_order_release);
   news_.store(!protocol_.open().done().empty(), std::memory_order_release);
 }
 
@@ -168,7 +167,6 @@ bool Messenger::progress(base::Time now, std::vector<std::string>& warnings) {
       protocol_.expire(now);
       warnings.swap(protocol_.warnings());
     }
-    if (const int rank = node_.unsafe_writer(); rank != Channels::kNobody) throw Error(hangs_while_it_writes(rank));
   } catch (...) {
     routes_.drives = false;
     update();

@@ -133,14 +133,6 @@ class Messenger {
                             std::size_t bytes) override {
       return is_here(source) ? node_.read(source, permit, to, from, bytes) : Read::failed;
     }
-    [[nodiscard]] Ticket open_joint(int source, std::byte* to, std::uint64_t bytes) override {
-      return node_.open_joint(source, to, bytes);
-    }
-    [[nodiscard]] Piece take_piece(int source, Ticket ticket) override { return node_.take_piece(source, ticket); }
-    void close_joint(int source, Ticket ticket) noexcept override { node_.close_joint(source, ticket); }
-    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) override {
-      return node_.help(receiver, ticket, data, bytes);
-    }
     void note_wait(int rank) noexcept override { node_.note_wait(rank); }
     [[nodiscard]] int wait_of(int rank) const noexcept override { return node_.wait_of(rank); }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -29,11 +28,6 @@ constexpr std::uint64_t kGenerationMask = (std::uint64_t{1} << kGenerationBits) 
 enum : std::uint64_t { kOpen = 0, kReading = 1, kClosed = 2, kStates = 4 };
 /// Shorter messages leave half of the permits to longer ones.
 constexpr std::size_t kLong = 64 << 10;
-constexpr std::uint64_t kLeastJoint = 512 << 10;
-/// For less no sender is woken.
-constexpr std::uint64_t kWorthWaking = 4 << 20;
-/// A sender that writes the last piece for longer may have been stopped: the system is asked.
-constexpr std::chrono::milliseconds kUsualPiece{5};
 /// Pieces of 1 MiB cost messages of 4 MiB and more a tenth. Who shares its CPU reads up to 64 MiB, 10 ms, at once: the
 /// system does not interrupt that for another rank, which would read by turns with this one, so that both end late.
 /// With pieces of 8 MiB, messages of 64 MiB to and fro between 2 pairs of ranks on 2 CPUs took a quarter longer.
@@ -48,7 +42,6 @@ struct NodeChannels::Head {
   alignas(kLine) std::atomic<std::uint32_t> bell;
   alignas(kLine) std::atomic<std::int32_t> wait;  // the rank that is waited for, and 1
   alignas(kLine) std::array<std::atomic<std::uint64_t>, kPermits> permits;
-  std::array<transport::JointCopy, kJoints> joints;  // of what this rank receives
 };
 
 // Of a rank: the head, the words of who has opened a ring, then the rings, by local rank of the sender.
@@ -64,11 +57,10 @@ NodeChannels::NodeChannels(const core::Topology& topology, std::byte* memory, tr
                            kernels::PeerCopy to_peers)
     : topology_(topology), here_(topology.nodes[static_cast<std::size_t>(topology.node)]), memory_(memory), link_(link),
       peers_(std::move(peers)), part_bytes_(bytes(topology.local_size()) / here_.size()), writing_(here_.size()),
-      seen_((here_.size() + 63) / 64), generations_(kPermits), look_again_(kJoints), read_above_(read_above),
-      cpu_of_its_own_(cpu_of_its_own), to_peers_(to_peers) {
+      seen_((here_.size() + 63) / 64), generations_(kPermits), read_above_(read_above), cpu_of_its_own_(cpu_of_its_own),
+      to_peers_(to_peers) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   for (std::uint32_t permit = kPermits; permit-- > 0;) free_permits_.push_back(permit);
-  for (std::uint32_t joint = kJoints; joint-- > 0;) free_joints_.push_back(joint);
 }
 
 std::byte* NodeChannels::part(int local_rank) const noexcept {
@@ -278,65 +270,6 @@ Channels::Read NodeChannels::read(int source, std::uint32_t permit, std::byte* t
     return Read::withdrawn;
   }
   return status.ok() ? Read::done : Read::failed;
-}
-
-// ---------------------------------------------------------------- reading together
-
-transport::JointCopy& NodeChannels::joint(int local_rank, Ticket ticket) const noexcept {
-  return head(local_rank).joints[ticket % kJoints];
-}
-
-Channels::Ticket NodeChannels::open_joint(int source, std::byte* to, std::uint64_t bytes) {
-  if (peers_ == nullptr || !peers_->sees_writers() || bytes < kLeastJoint || free_joints_.empty()) return 0;
-  const bool sleeps = head(local(source)).bell.load(std::memory_order_relaxed) != 0;
-  if (sleeps && bytes < kWorthWaking) return 0;
-  const std::uint32_t index = free_joints_.back();
-  const transport::JointCopy::Number number = joint(topology_.local_rank, index).open(to, bytes);
-  if (number == 0) return 0;
-  free_joints_.pop_back();
-  look_again_[index] = base::Time::max();
-  return number * kJoints + index;
-}
-
-Channels::Piece NodeChannels::take_piece(int source, Ticket ticket) {
-  transport::JointCopy& copy = joint(topology_.local_rank, ticket);
-  transport::JointCopy::Piece piece = copy.take();
-  if (piece.bytes == 0) {
-    if (!copy.is_idle()) return await_sender(source, ticket);
-    piece = copy.take();  // what the sender could not write comes back
-  }
-  return {piece.bytes > 0 ? Piece::State::due : Piece::State::over, piece.begin, piece.bytes};
-}
-
-Channels::Piece NodeChannels::await_sender(int source, Ticket ticket) {
-  base::Time& look_again = look_again_[ticket % kJoints];
-  const base::Time now = base::now();
-  if (now >= look_again && joint(topology_.local_rank, ticket).is_stuck(*peers_, local(source)))
-    return {Piece::State::abandoned, 0, 0};
-  if (now >= look_again || look_again == base::Time::max()) look_again = now + kUsualPiece;
-  return {Piece::State::written, 0, 0, look_again};
-}
-
-/// A copy that a sender was stopped in keeps its state.
-void NodeChannels::close_joint(int source, Ticket ticket) noexcept {
-  using Revoked = transport::JointCopy::Revoked;
-  const base::Duration patience = unsafe_writer_ == kNobody ? transport::JointCopy::kPatience : base::Duration::zero();
-  const Revoked revoked = joint(topology_.local_rank, ticket).revoke(*peers_, local(source), patience);
-  if (revoked == Revoked::free) free_joints_.push_back(ticket % kJoints);
-  if (revoked == Revoked::unsafe) unsafe_writer_ = source;
-}
-
-/// The copy's state is the receiver's: what it says of a piece is compared with the message.
-Channels::Help NodeChannels::help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) {
-  using Helped = transport::JointCopy::Help;
-  const int reader = local(receiver);
-  const auto data_of = [data, bytes](const transport::JointCopy::Piece& piece) {
-    return transport::is_within(piece, bytes) ? data + piece.begin : nullptr;
-  };
-  const Helped helped = joint(reader, ticket).help(*peers_, reader, ticket / kJoints, data_of);
-  if (helped == Helped::none) return Help::none;
-  ring_bell(reader);
-  return helped == Helped::wrote ? Help::wrote : Help::failed;
 }
 
 // ---------------------------------------------------------------- who waits for whom

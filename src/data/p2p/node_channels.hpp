@@ -22,12 +22,6 @@
 // back when the piece has been read; who finds it otherwise does not read; and a sender that closes it amid a piece
 // waits until that has been read.
 //
-// Together. Of a message of 512 KiB or more that is read the sender writes a part (transport/joint_copy.hpp): the
-// system copies with one CPU, and the sender's has nothing else to do than to wait for it. 2 ranks copied 1 to 16 MiB
-// twice as fast so. A sender that sleeps is woken for 4 MiB or more, and not asked for less. The receiver has some
-// states for such copies; where all are in use it reads alone. So it does with the rest when the sender is stopped amid
-// a piece.
-//
 // Whole. Of a message that is sent whole the receiver copies nothing before the sender has copied all: 16 KiB took 5.7
 // us to and fro, and 3.6 where they were read. Where ranks share CPUs they are sent whole: two that send to each other
 // at once would change places for each frame.
@@ -49,7 +43,6 @@
 #include "data/kernels/peer_copy.hpp"
 #include "data/p2p/channels.hpp"
 #include "data/p2p/ring.hpp"
-#include "transport/joint_copy.hpp"
 #include "transport/node_link.hpp"
 #include "transport/peer_memory.hpp"
 
@@ -80,13 +73,6 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::uint64_t read_bytes() const noexcept override;
   [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                           std::size_t bytes) override;
-  [[nodiscard]] Ticket open_joint(int source, std::byte* to, std::uint64_t bytes) override;
-  [[nodiscard]] Piece take_piece(int source, Ticket ticket) override;
-  void close_joint(int source, Ticket ticket) noexcept override;
-  /// A rank that may still write into memory that is the caller's again, because it hung in the middle of a piece;
-  /// kNobody: there is none. A fatal error.
-  [[nodiscard]] int unsafe_writer() const noexcept { return unsafe_writer_; }
-  [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) override;
   void note_wait(int rank) noexcept override;
   [[nodiscard]] int wait_of(int rank) const noexcept override;
 
@@ -96,9 +82,6 @@ class NodeChannels final : public Channels {
   void disarm() noexcept;
 
  private:
-  /// Copies that a receiver and its senders may make together at a time.
-  static constexpr std::uint32_t kJoints = 16;
-
   struct Head;
   /// The writer's end of a ring.
   struct Writing {
@@ -116,8 +99,6 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::byte* part(int local_rank) const noexcept;
   [[nodiscard]] Head& head(int local_rank) const noexcept;
   [[nodiscard]] std::atomic<std::uint64_t>& opened(int local_rank, int word) const noexcept;
-  [[nodiscard]] Piece await_sender(int source, Ticket ticket);
-  [[nodiscard]] transport::JointCopy& joint(int local_rank, Ticket ticket) const noexcept;
   [[nodiscard]] Ring& ring(int receiver, int sender) const noexcept;
   [[nodiscard]] int local(int rank) const noexcept;
   void ring_bell(int local_rank) noexcept;
@@ -138,12 +119,9 @@ class NodeChannels final : public Channels {
   std::vector<std::uint64_t> seen_;  // of `opened`, by word
   std::vector<std::uint32_t> free_permits_;
   std::vector<std::uint64_t> generations_;  // by permit
-  std::vector<std::uint32_t> free_joints_;
-  std::vector<base::Time> look_again_;  // whether the sender, which writes the last piece, still runs
   const std::uint64_t read_above_;
   const bool cpu_of_its_own_;
   const kernels::PeerCopy to_peers_;
-  int unsafe_writer_ = kNobody;
   bool armed_ = false;
 };
 

@@ -246,8 +246,6 @@ void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, s
     return;
   case FrameKind::wanted:
     return sending_.on_wanted(source, frame.id);
-  case FrameKind::helped:
-    return sending_.on_helped(source, frame.id, frame.permit);
   case FrameKind::taken:
     return sending_.on_taken(source, frame.id);
   case FrameKind::refused:
@@ -336,7 +334,7 @@ bool Protocol::progress() {
   try {
     bool moved = channels_.take(*this);
     moved |= sending_.flush();
-    moved |= receiving_.read() || sending_.help();  // what is this rank's own first
+    moved |= receiving_.read();
     return moved;
   } catch (const std::bad_alloc&) {  // what has come is lost
     throw Error(ErrorCode::transport, "there is no memory left for messages");

@@ -82,7 +82,7 @@ class Protocol final : private FrameHandler {
   /// Whether anything is open, or not yet in a channel: then `progress` must be called.
   [[nodiscard]] bool is_busy() const noexcept { return !open_.empty() || has_unsent(); }
   /// Whether there is something to move though nothing has come.
-  [[nodiscard]] bool moves() const noexcept { return has_unsent() || receiving_.is_reading() || sending_.helps(); }
+  [[nodiscard]] bool moves() const noexcept { return has_unsent() || receiving_.is_reading(); }
   /// Whether frames are not yet in a channel.
   [[nodiscard]] bool has_unsent() const noexcept { return sending_.has_unsent(); }
 

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.hpp"
 #include "data/p2p/channels.hpp"
 #include "data/p2p/departures.hpp"
 #include "data/p2p/frame.hpp"
@@ -50,11 +49,8 @@ class Receiving {
  private:
   using Key = std::pair<int, std::uint64_t>;  // source, id
 
-  enum class Reading : std::uint8_t { goes_on, waits, ended };
-  [[nodiscard]] Reading read_piece(Message& receive, std::uint64_t& budget);
-  void begin_reading(Message& receive);
-  void end_reading(Message& receive) noexcept;
-  [[nodiscard]] Reading fall_back(Message& receive);
+  [[nodiscard]] bool read_piece(Message& receive, std::uint64_t& budget);
+  void fall_back(Message& receive);
   void await_reason(Message& receive);
 
   Channels& channels_;

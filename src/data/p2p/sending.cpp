@@ -152,15 +152,6 @@ bool Sending::flush() {
   return moved;
 }
 
-bool Sending::help() {
-  while (!helping_.empty()) {
-    Message& send = *helping_.back();
-    if (channels_.help(send.peer, send.ticket, send.data, send.bytes) == Channels::Help::wrote) return true;
-    helping_.pop_back();
-  }
-  return false;
-}
-
 void Sending::withdraw(Message& send) {
   Outgoing& to = outgoing(send.peer);
   end_permit(send);
@@ -173,10 +164,8 @@ void Sending::withdraw(Message& send) {
   answer(send.peer, FrameKind::withdrawn, send.id);
 }
 
-/// Nobody reads a send's memory any more, and this rank writes none of it to the receiver.
+/// Nobody reads a send's memory any more.
 void Sending::end_permit(Message& send) noexcept {
-  if (send.ticket != 0) erase_one(helping_, &send);
-  send.ticket = 0;
   if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));
 }
 
@@ -195,13 +184,6 @@ void Sending::on_wanted(int source, std::uint64_t id) {
   end_permit(*send);  // the peer could not read
   send->state = Message::State::moving;
   if (send->there > 0) add_wanted(*send);  // else `provide` does
-}
-
-void Sending::on_helped(int source, std::uint64_t id, Channels::Ticket ticket) {
-  Message* const send = find_answered(source, id);
-  if (send == nullptr || send->permit == 0 || send->ticket != 0 || ticket == 0) return;
-  send->ticket = ticket;
-  helping_.push_back(send);
 }
 
 void Sending::on_taken(int source, std::uint64_t id) {
@@ -242,11 +224,6 @@ const std::deque<Frame>* Sending::waiting_answers(int rank) const noexcept {
   return to ? &to->answers : nullptr;
 }
 
-bool Sending::is_read() const noexcept {
-  return std::any_of(announced_.begin(), announced_.end(),
-                     [](const auto& announced) { return announced.second->permit != 0; });
-}
-
 void Sending::drop(int rank) {
   outgoing_[static_cast<std::size_t>(rank)].reset();
   erase_one(busy_, rank);
@@ -256,7 +233,6 @@ void Sending::close() {
   for (std::unique_ptr<Outgoing>& to : outgoing_) to.reset();
   busy_.clear();
   announced_.clear();
-  helping_.clear();
 }
 
 }  // namespace kolo::p2p

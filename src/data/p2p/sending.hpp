@@ -52,18 +52,12 @@ class Sending {
 
   // -- what receivers answer
   void on_wanted(int source, std::uint64_t id);
-  void on_helped(int source, std::uint64_t id, Channels::Ticket ticket);
   void on_taken(int source, std::uint64_t id);
   void on_refused(int source, const Frame& frame);
 
   /// Puts into channels what they have space for; whether anything was.
   bool flush();
-  /// Writes a piece of a message whose receiver reads it; whether there was one.
-  bool help();
   [[nodiscard]] bool has_unsent() const noexcept { return !busy_.empty(); }
-  [[nodiscard]] bool helps() const noexcept { return !helping_.empty(); }
-  /// Whether peers may read what this rank sends.
-  [[nodiscard]] bool is_read() const noexcept;
   /// Nothing more goes to that rank.
   void drop(int rank);
   /// Nothing more goes to any. Their messages end elsewhere.
@@ -92,7 +86,6 @@ class Sending {
   std::vector<std::unique_ptr<Outgoing>> outgoing_;        // by rank, of those that this one has sent to
   std::vector<int> busy_;                                  // ranks for which there is something
   std::unordered_map<std::uint64_t, Message*> announced_;  // sends whose receiver speaks next, by id
-  std::vector<Message*> helping_;                          // sends whose receiver reads, and which may write
 };
 
 }  // namespace kolo::p2p

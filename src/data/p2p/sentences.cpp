@@ -129,12 +129,6 @@ Status has_departed(const Message& message, const Departures& departures) {
   return failed(ErrorCode::rank_lost, message, text);
 }
 
-Status hangs_while_it_writes(int rank) {
-  return {ErrorCode::transport, "rank " + std::to_string(rank) +
-                                    " hangs while it writes a message into this rank's memory, and may go on with that "
-                                    "at any time: it waits for memory or for a disk"};
-}
-
 Status keeps_too_much(int source, std::uint64_t messages, std::uint64_t bytes) {
   return {ErrorCode::transport,
           "rank " + std::to_string(source) + " has sent " + std::to_string(messages) +

@@ -36,7 +36,6 @@ Status expired(const Message& message, const std::vector<int>& cycle);
 Status has_departed(const Message& message, const Departures& departures);
 
 /// What ends the job: that rank hung while it wrote into this one's memory.
-Status hangs_while_it_writes(int rank);
 /// Likewise: so many messages of that rank are kept, in so many bytes, and no receive asks for them.
 Status keeps_too_much(int source, std::uint64_t messages, std::uint64_t bytes);
 /// There is no memory for a message that another rank has sent. Needs none itself.

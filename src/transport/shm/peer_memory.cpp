@@ -2,18 +2,14 @@
 #include "transport/shm/peer_memory.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -22,7 +18,6 @@
 #include "base/fields.hpp"
 #include "base/system_error.hpp"
 #include "base/text.hpp"
-#include "base/unique_fd.hpp"
 
 namespace kolo::shm {
 namespace {
@@ -47,41 +42,6 @@ bool read_process(pid_t process, void* to, const void* from, std::size_t bytes) 
   return true;
 }
 
-/// Whether /proc uses the same process numbers as this process.
-bool sees_processes() noexcept {
-  char text[32];
-  const ssize_t length = ::readlink("/proc/self", text, sizeof text);
-  return length > 0 && base::parse_number<pid_t>({text, static_cast<std::size_t>(length)}) == ::getpid();
-}
-
-/// A thread's file in proc(5). Empty if it cannot be read; errno says why.
-std::array<char, 256> word_of(pid_t process, pid_t thread, const char* name) noexcept {
-  std::array<char, 256> text{};
-  std::snprintf(text.data(), text.size(), "/proc/%d/task/%d/%s", process, thread, name);
-  const base::UniqueFd file(::open(text.data(), O_RDONLY | O_CLOEXEC));
-  text.fill('\0');
-  if (file && ::read(file.get(), text.data(), text.size() - 1) < 0) text.fill('\0');
-  return text;
-}
-
-constexpr std::array kFreezers = {"__refrigerator", "get_signal", "do_freezer_trap"};
-
-/// The state of a thread, as a letter: 'X' if it does not exist any more, '?' if the system does not tell.
-char state_of(pid_t process, pid_t thread) noexcept {
-  const std::array<char, 256> text = word_of(process, thread, "stat");
-  if (text[0] == '\0') return errno == ENOENT || errno == ESRCH ? 'X' : '?';
-  const char* const end = std::strrchr(text.data(), ')');  // of the name, which may hold anything
-  return end != nullptr && end[1] == ' ' ? end[2] : '?';
-}
-
-/// Whether a sleeping thread is frozen with its container or cgroup: the place at which it sleeps tells. Both versions
-/// of cgroups freeze threads outside system calls.
-bool is_frozen(pid_t process, pid_t thread) noexcept {
-  const std::array<char, 256> place = word_of(process, thread, "wchan");
-  return std::any_of(kFreezers.begin(), kFreezers.end(),
-                     [&](const char* freezer) { return std::strcmp(place.data(), freezer) == 0; });
-}
-
 class ProcessPeers final : public transport::PeerMemory {
  public:
   explicit ProcessPeers(std::vector<pid_t> processes) : processes_(std::move(processes)) {}
@@ -94,31 +54,10 @@ class ProcessPeers final : public transport::PeerMemory {
                                       std::to_string(local_rank) + ": " + base::errno_text(errno)};
   }
 
-  Status write(int local_rank, const Target& target, const void* from, std::size_t bytes) override {
-    static_assert(sizeof(Target) == sizeof(iovec) && offsetof(Target, address) == offsetof(iovec, iov_base) &&
-                  offsetof(Target, bytes) == offsetof(iovec, iov_len));
-    const iovec local{const_cast<void*>(from), bytes};
-    const ssize_t done = ::process_vm_writev(processes_[static_cast<std::size_t>(local_rank)], &local, 1,
-                                             reinterpret_cast<const iovec*>(&target), 1, 0);
-    if (done == static_cast<ssize_t>(bytes)) return {};
-    if (done < 0 && errno == ESRCH) return {ErrorCode::rank_lost, "its process has ended"};
-    return {ErrorCode::transport, "process_vm_writev of " + std::to_string(bytes) + " bytes to local rank " +
-                                      std::to_string(local_rank) + ": " +
-                                      (done < 0 ? base::errno_text(errno) : std::to_string(done) + " were written")};
-  }
-  [[nodiscard]] bool sees_writers() const noexcept override { return sees_processes_; }
-  [[nodiscard]] bool may_be_writing(int local_rank, int thread) const noexcept override {
-    const pid_t process = processes_[static_cast<std::size_t>(local_rank)];
-    const char state = state_of(process, thread);
-    if (std::strchr("TtZXx", state) != nullptr) return false;
-    return std::strchr("SD", state) == nullptr || !is_frozen(process, thread);
-  }
-
   [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
 
  private:
   const std::vector<pid_t> processes_;  // by local rank
-  const bool sees_processes_ = sees_processes();
 };
 
 class ThreadPeers final : public transport::PeerMemory {
@@ -127,14 +66,6 @@ class ThreadPeers final : public transport::PeerMemory {
     if (bytes > 0) std::memcpy(to, from, bytes);
     return {};
   }
-  Status write(int /*local_rank*/, const Target& target, const void* from, std::size_t bytes) override {
-    if (target.bytes.load() != bytes) return {ErrorCode::transport, "it was taken back"};
-    if (bytes > 0) std::memcpy(reinterpret_cast<void*>(target.address.load()), from, bytes);
-    return {};
-  }
-  /// Threads are not stopped one by one.
-  [[nodiscard]] bool sees_writers() const noexcept override { return true; }
-  [[nodiscard]] bool may_be_writing(int /*local_rank*/, int /*thread*/) const noexcept override { return true; }
   [[nodiscard]] bool reads_by_system() const noexcept override { return false; }
 };
 

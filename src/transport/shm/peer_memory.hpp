@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// transport::PeerMemory: between processes by process_vm_readv(2) and process_vm_writev(2), between threads by a plain
-// copy.
+// transport::PeerMemory: between processes by process_vm_readv(2), between threads by a plain copy.
 //
 // The system may not let a process read another's memory: another user, a container without the capability, Yama's
 // ptrace_scope. It is therefore tried once, when the context is made: each rank tells the others its process and the
-// address of a random number, and each must be able to read all numbers. Writing is first tried when there is something
-// to write. A rank lets others write only if it can see in /proc whether they are stopped.
+// address of a random number, and each must be able to read all numbers.
 #pragma once
 
 #include <memory>

@@ -16,8 +16,6 @@
 
 #include "data/p2p/channels.hpp"
 #include "data/p2p/protocol.hpp"
-#include "transport/joint_copy.hpp"
-#include "transport/shm/peer_memory.hpp"
 
 namespace kolo::p2p {
 
@@ -29,7 +27,6 @@ class Network {
     std::size_t frame_bytes = 8000;
     bool reads = false;                  ///< ranks can read each other's memory,
     std::uint64_t read_bytes = 1 << 20;  ///< so much at a time
-    bool helps = false;                  ///< and write it
     KeptLimits limits = {};
   };
   explicit Network(const Shape& shape) : shape_(shape), queues_(static_cast<std::size_t>(shape.ranks * shape.ranks)) {
@@ -66,15 +63,9 @@ class Network {
   }
   /// Puts a frame into a channel that the rank's protocol would not send.
   void forge(int from, int to, const Frame& frame) { queue(from, to).push_back({frame, {}}); }
-  /// A rank is stopped while it writes a piece.
-  void stop_writing(int rank) { stopped_.insert(rank); }
-  int puts_without_memory = 0;    ///< so many of the next ones throw
-  bool memory_fails = false;      ///< it cannot be read after all
-  bool permits_reading = true;    ///< else messages are sent
-  bool misplaces_pieces = false;  ///< of messages of up to 200000 bytes that are read together
-  // Of those that were read: how many their senders might help with, and what these have written.
-  int joints = 0;
-  int pieces_written = 0;
+  int puts_without_memory = 0;  ///< so many of the next ones throw
+  bool memory_fails = false;    ///< it cannot be read after all
+  bool permits_reading = true;  ///< else messages are sent
 
  private:
   struct Sent {
@@ -123,36 +114,6 @@ class Network {
       std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
       return Read::done;
     }
-    /// There are two states for this, which are used by turns.
-    [[nodiscard]] Ticket open_joint(int, std::byte* to, std::uint64_t bytes) override {
-      if (!network_.shape_.helps || joints_open_ == 2) return 0;
-      ++joints_open_;
-      ++network_.joints;
-      while (is_open_[next_]) next_ = 1 - next_;
-      is_open_[next_] = true;
-      return joints_[next_].open(to, bytes) * 2 + std::exchange(next_, 1 - next_);
-    }
-    [[nodiscard]] Piece take_piece(int source, Ticket ticket) override {
-      if (network_.stopped_.count(source) > 0) return {Piece::State::abandoned, 0, 0};
-      if (network_.misplaces_pieces) return {Piece::State::due, 200000, 1};
-      const transport::JointCopy::Piece piece = joints_[ticket % 2].take();
-      if (piece.bytes == 0) return {};
-      return {Piece::State::due, piece.begin, piece.bytes};
-    }
-    void close_joint(int source, Ticket ticket) noexcept override {
-      if (joints_[ticket % 2].revoke(*network_.memory_, source) != transport::JointCopy::Revoked::free) std::abort();
-      is_open_[ticket % 2] = false;
-      --joints_open_;
-    }
-    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t) override {
-      if (network_.dead_.count(receiver) > 0) return Help::failed;
-      transport::JointCopy& joint = network_.channels_[static_cast<std::size_t>(receiver)]->joints_[ticket % 2];
-      const auto data_of = [data](const transport::JointCopy::Piece& piece) { return data + piece.begin; };
-      if (joint.help(*network_.memory_, receiver, ticket / 2, data_of) != transport::JointCopy::Help::wrote)
-        return Help::none;
-      ++network_.pieces_written;
-      return Help::wrote;
-    }
     void note_wait(int rank) noexcept override { network_.waits_[rank_] = rank; }
     [[nodiscard]] int wait_of(int rank) const noexcept override {
       const auto found = network_.waits_.find(rank);
@@ -162,10 +123,6 @@ class Network {
    private:
     Network& network_;
     const int rank_;
-    transport::JointCopy joints_[2] = {};
-    bool is_open_[2] = {};
-    Ticket next_ = 0;
-    int joints_open_ = 0;
   };
 
   [[nodiscard]] std::deque<Sent>& queue(int from, int to) {
@@ -173,11 +130,9 @@ class Network {
   }
 
   const Shape shape_;
-  const std::shared_ptr<transport::PeerMemory> memory_ = shm::read_between_threads();
   std::vector<std::deque<Sent>> queues_;
   std::unordered_map<std::uint32_t, int> permits_;  // and whose
   std::set<int> dead_;
-  std::set<int> stopped_;
   std::uint32_t last_permit_ = 0;
   std::unordered_map<int, int> waits_;
   std::vector<std::unique_ptr<End>> channels_;

@@ -271,15 +271,6 @@ class ProcessMemory final : public transport::PeerMemory {
     if (meanwhile) meanwhile();
     return {};
   }
-  Status write(int, const Target& target, const void* from, std::size_t bytes) override {
-    if (meanwhile) meanwhile();
-    if (target.bytes.load() != bytes) return Status(ErrorCode::transport, "taken back");
-    std::memcpy(reinterpret_cast<void*>(target.address.load()), from, bytes);
-    return {};
-  }
-  [[nodiscard]] bool sees_writers() const noexcept override { return sees; }
-  [[nodiscard]] bool may_be_writing(int, int) const noexcept override { return false; }
-  bool sees = true;
   std::function<void()> meanwhile;
 
   [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
@@ -300,104 +291,6 @@ TEST(NodeChannels, WhatTheSystemHasReadOfMemoryThatWasTakenBackIsDropped) {
   EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::withdrawn) << "it is another's now";
   memory->meanwhile = nullptr;
   EXPECT_EQ(node[1].read(0, next, room.data(), address, 50000), Channels::Read::done);
-}
-
-using PieceState = Channels::Piece::State;
-
-TEST(NodeChannels, AReceiverAndItsSenderCopyTogether) {
-  const auto memory = std::make_shared<ProcessMemory>();
-  Node node(2, memory);
-  const std::vector<std::byte> data(1 << 20, std::byte{7});
-  std::vector<std::byte> room(data.size());
-  EXPECT_EQ(node[1].open_joint(0, room.data(), 1000), 0U) << "too short to be worth it";
-  const Channels::Ticket ticket = node[1].open_joint(0, room.data(), room.size());
-  ASSERT_NE(ticket, 0U);
-  const Channels::Piece first = node[1].take_piece(0, ticket);
-  ASSERT_EQ(first.state, PieceState::due);
-  EXPECT_EQ(first.begin, 0U);
-  std::memcpy(room.data(), data.data(), first.bytes);
-  // While the sender writes its first piece the receiver has nothing left to do, and sleeps.
-  memory->meanwhile = [&] {
-    Channels::Piece piece;
-    while ((piece = node[1].take_piece(0, ticket)).state == PieceState::due)
-      std::memcpy(room.data() + piece.begin, data.data() + piece.begin, piece.bytes);
-    EXPECT_EQ(piece.state, PieceState::written);
-    node[1].arm();
-  };
-  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::wrote);
-  EXPECT_EQ(node.rung[1], 1);
-  memory->meanwhile = nullptr;
-  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::none);
-  EXPECT_EQ(node[1].take_piece(0, ticket).state, PieceState::over);
-  EXPECT_EQ(room, data);
-  node[1].close_joint(0, ticket);
-}
-
-/// What a receiver says of a copy is no reason to read beyond the message.
-TEST(NodeChannels, ASenderWritesOnlyOfItsMessage) {
-  Node node(2, std::make_shared<ProcessMemory>());
-  const std::vector<std::byte> data(1 << 19, std::byte{7});
-  std::vector<std::byte> room(1 << 21);
-  const Channels::Ticket ticket = node[1].open_joint(0, room.data(), room.size());
-  ASSERT_NE(ticket, 0U);
-  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::failed);
-  EXPECT_EQ(room, std::vector<std::byte>(room.size()));
-}
-
-TEST(NodeChannels, ASenderThatSleepsIsWokenForMuchAlone) {
-  Node node(2, std::make_shared<ProcessMemory>());
-  std::vector<std::byte> room(64 << 20);
-  node[0].arm();
-  EXPECT_EQ(node[1].open_joint(0, room.data(), 1 << 20), 0U);
-  EXPECT_NE(node[1].open_joint(0, room.data(), room.size()), 0U);
-  node[0].disarm();
-  EXPECT_NE(node[1].open_joint(0, room.data(), 1 << 20), 0U);
-}
-
-TEST(NodeChannels, WhatASenderWasStoppedInIsReadAlone) {
-  const auto memory = std::make_shared<ProcessMemory>();
-  Node node(2, memory);
-  const std::vector<std::byte> data(1 << 20, std::byte{7});
-  std::vector<std::byte> room(data.size());
-  const Channels::Ticket ticket = node[1].open_joint(0, room.data(), room.size());
-  memory->meanwhile = [&] {  // the system says that it does not run
-    while (node[1].take_piece(0, ticket).state == PieceState::due) {
-    }
-    const Channels::Piece waits = node[1].take_piece(0, ticket);
-    EXPECT_EQ(waits.state, PieceState::written) << "it may be slow";
-    while (base::now() < waits.look_again) std::this_thread::yield();
-    EXPECT_EQ(node[1].take_piece(0, ticket).state, PieceState::abandoned);
-    node[1].close_joint(0, ticket);
-  };
-  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::none);
-  EXPECT_EQ(room, std::vector<std::byte>(room.size())) << "it goes on, and writes nothing";
-}
-
-TEST(NodeChannels, WhoCouldNotSeeThatASenderWasStoppedReadsAlone) {
-  const auto memory = std::make_shared<ProcessMemory>();
-  memory->sees = false;
-  Node node(2, memory);
-  std::vector<std::byte> room(1 << 20);
-  EXPECT_EQ(node[1].open_joint(0, room.data(), room.size()), 0U);
-}
-
-/// What a sender was stopped in is not used again.
-TEST(NodeChannels, ThereAreSoManyCopiesTogether) {
-  const auto memory = std::make_shared<ProcessMemory>();
-  Node node(2, memory);
-  const std::vector<std::byte> data(1 << 20, std::byte{7});
-  std::vector<std::byte> room(data.size());
-  std::vector<Channels::Ticket> tickets;
-  while (const Channels::Ticket ticket = node[1].open_joint(0, room.data(), room.size())) tickets.push_back(ticket);
-  EXPECT_EQ(tickets.size(), 16U);
-  node[1].close_joint(0, tickets[3]);
-  const Channels::Ticket again = node[1].open_joint(0, room.data(), room.size());
-  EXPECT_NE(again, tickets[3]);
-  EXPECT_EQ(node[0].help(1, tickets[3], data.data(), data.size()), Channels::Help::none);
-  memory->meanwhile = [&] { node[1].close_joint(0, again); };
-  EXPECT_EQ(node[0].help(1, again, data.data(), data.size()), Channels::Help::none);
-  EXPECT_EQ(room, std::vector<std::byte>(room.size())) << "it was the caller's again";
-  EXPECT_EQ(node[1].open_joint(0, room.data(), room.size()), 0U);
 }
 
 TEST(NodeChannels, WhatIsNoLongerThanTheThresholdIsSent) {

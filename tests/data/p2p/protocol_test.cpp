@@ -21,18 +21,17 @@ constexpr auto kReceive = Message::Way::receive;
 /// Sizes around every border: nothing, short, the longest that is sent whole, and several parts.
 const std::size_t kSizes[] = {0, 1, 8, 9, 1000, kWholeBytes, kWholeBytes + 1, 50000};
 
-enum class Course { sent, read, read_together };
+enum class Course { sent, read };
 class Every : public ::testing::TestWithParam<Course> {
  protected:
   [[nodiscard]] static Network::Shape shape(int ranks = 2) {
-    return {ranks, 2, 8000, GetParam() != Course::sent, 20000, GetParam() == Course::read_together};
+    return {ranks, 2, 8000, GetParam() == Course::read, 20000};
   }
 };
 std::string name_of(const ::testing::TestParamInfo<Course>& info) {
-  const char* const names[] = {"Sent", "Read", "ReadTogether"};
-  return names[static_cast<int>(info.param)];
+  return info.param == Course::sent ? "Sent" : "Read";
 }
-INSTANTIATE_TEST_SUITE_P(Course, Every, ::testing::Values(Course::sent, Course::read, Course::read_together), name_of);
+INSTANTIATE_TEST_SUITE_P(Course, Every, ::testing::Values(Course::sent, Course::read), name_of);
 
 TEST_P(Every, EverySizeArrivesWhicheverComesFirst) {
   for (const std::size_t bytes : kSizes) {
@@ -484,39 +483,10 @@ TEST_P(Every, WhatIsGivenUpEndsTheOtherSide) {
   }
 }
 
-TEST(Protocol, ASenderThatWaitsWritesAPart) {
-  Network network({2, 2, 8000, true, 1 << 20, true});
-  Letter send(kSend, 1, 7, 200000, std::byte{0x5A});
-  Letter receive(kReceive, 0, 7, 200000);
-  network[1].start(receive.message);
-  network[0].start(send.message);
-  network.settle();
-  EXPECT_EQ(receive.memory, send.memory);
-  EXPECT_EQ(network.joints, 1);
-  EXPECT_GT(network.pieces_written, 1);
-  EXPECT_EQ(network.permits(), 0U);
-}
-
-TEST(Protocol, TheRestIsReadWhereTheSenderWasStopped) {
-  Network network({2, 2, 8000, true, 20000, true});
-  Letter send(kSend, 1, 7, 200000, std::byte{0x5A});
-  Letter receive(kReceive, 0, 7, 200000);
-  network[1].start(receive.message);
-  network[0].start(send.message);
-  for (int step = 0; step < 3; ++step) network.step(1);
-  EXPECT_GT(receive.message.moved, 0U);
-  network.stop_writing(0);
-  network.settle();
-  EXPECT_TRUE(receive.message.done() && receive.message.status.ok() && send.message.done());
-  EXPECT_EQ(receive.memory, send.memory);
-  EXPECT_EQ(network.joints, 1);
-}
-
-Frame answer_to(const Letter& send, FrameKind kind, std::uint32_t ticket = 0) {
+Frame answer_to(const Letter& send, FrameKind kind) {
   Frame frame;
   frame.kind = kind;
   frame.id = send.message.id;
-  frame.permit = ticket;
   return frame;
 }
 
@@ -531,11 +501,11 @@ std::string refusal_of(Network& network, int rank) {
 }
 
 TEST(Protocol, AnswersAreBelievedOfTheReceiverAlone) {
-  for (const FrameKind kind : {FrameKind::wanted, FrameKind::helped, FrameKind::taken, FrameKind::refused}) {
+  for (const FrameKind kind : {FrameKind::wanted, FrameKind::taken, FrameKind::refused}) {
     Network network({3, 2, 8000, true});
     Letter send(kSend, 1, 7, 50000);
     network[0].start(send.message);
-    network.forge(2, 0, answer_to(send, kind, 1));
+    network.forge(2, 0, answer_to(send, kind));
     EXPECT_EQ(refusal_of(network, 0), "rank 2 answered a message that was sent to rank 1");
     EXPECT_EQ(send.message.state, Message::State::announced);
     EXPECT_EQ(network.permits(), 1U);
@@ -553,69 +523,17 @@ TEST(Protocol, WhatMayNotBeReadWasNotTaken) {
   EXPECT_FALSE(send.message.done());
 }
 
-/// While the rank reads it helps nobody, so the list of those that it helps is not looked at meanwhile.
-TEST(Protocol, AMessageIsHelpedWithOnce) {
-  Network network({2, 2, 8000, true, 20000, true});
-  auto send = std::make_unique<Letter>(kSend, 1, 7, 200000);
-  Letter receive(kReceive, 0, 7, 200000);
-  Letter back(kSend, 0, 8, 200000, std::byte{0x5A}), received_back(kReceive, 1, 8, 200000);
-  network[1].start(receive.message);
-  network[0].start(send->message);
-  network.step(1);
-  network.step(0);
-  ASSERT_EQ(network.pieces_written, 1);
-  network[0].start(received_back.message);
-  network[1].start(back.message);
-  network.forge(1, 0, answer_to(*send, FrameKind::helped, send->message.ticket));
-  network.forge(1, 0, answer_to(*send, FrameKind::taken));
-  for (int step = 0; step < 3; ++step) network.step(0);
-  ASSERT_TRUE(send->message.done());
-  ASSERT_FALSE(received_back.message.done());
-  send.reset();
-  while (network.step(0)) {
-  }
-  EXPECT_EQ(received_back.memory, back.memory);
-}
-
-TEST(Protocol, APieceOutsideOfItsMessageIsNotRead) {
-  Network network({2, 2, 8000, true, 1 << 20, true});
-  Letter send(kSend, 1, 7, 200000), receive(kReceive, 0, 7, 200000);
-  network.misplaces_pieces = true;
+TEST(Protocol, MemoryThatCannotBeReadIsSent) {
+  Network network({2, 2, 8000, true});
+  network.memory_fails = true;
+  Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
+  Letter receive(kReceive, 0, 7, 50000);
   network[1].start(receive.message);
   network[0].start(send.message);
-  EXPECT_EQ(refusal_of(network, 1), "a piece of a message from rank 0 lies outside of it: another process has changed "
-                                    "what this rank keeps of it");
-  network[1].close({ErrorCode::transport, "it has failed"});
-}
-
-TEST(Protocol, WhoSendsItselfReadsAlone) {
-  Network network({2, 2, 8000, true, 1 << 20, true});
-  Letter there(kSend, 1, 7, 50000, std::byte{0x5A}), back(kSend, 0, 7, 50000, std::byte{0x5B});
-  Letter received_there(kReceive, 0, 7, 50000), received_back(kReceive, 1, 7, 50000);
-  network[0].start(there.message);
-  network[1].start(back.message);
-  network[0].start(received_back.message);
-  network[1].start(received_there.message);
   network.settle();
-  EXPECT_EQ(received_there.memory, there.memory);
-  EXPECT_EQ(received_back.memory, back.memory);
-  EXPECT_EQ(network.joints, 0);
-}
-
-TEST(Protocol, MemoryThatCannotBeReadIsSent) {
-  for (const bool helps : {false, true}) {
-    Network network({2, 2, 8000, true, 1 << 20, helps});
-    network.memory_fails = true;
-    Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
-    Letter receive(kReceive, 0, 7, 50000);
-    network[1].start(receive.message);
-    network[0].start(send.message);
-    network.settle();
-    EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
-    EXPECT_EQ(receive.memory, send.memory);
-    EXPECT_EQ(network.permits(), 0U);
-    EXPECT_EQ(network.joints, helps ? 1 : 0);
-  }
+  EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
+  EXPECT_EQ(receive.memory, send.memory);
+  EXPECT_EQ(network.permits(), 0U);
 }
 
 TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
@@ -925,9 +843,9 @@ TEST_P(RandomProgram, OrderAndEnds) {
   kolo::testing::Random random = kolo::testing::random_of(91, static_cast<std::uint64_t>(GetParam()));
   const auto below = [&random](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
   const int ranks = 1 + below(4);
-  const int course = below(4);  // half of them are sent
-  Network network({ranks, 1 + static_cast<std::size_t>(below(3)), 5000, course > 1,
-                   1000 + static_cast<std::uint64_t>(below(40000)), course == 3});
+  const bool reads = below(2) == 0;
+  const auto room = 1 + static_cast<std::size_t>(below(3));
+  Network network({ranks, room, 5000, reads, 1000 + static_cast<std::uint64_t>(below(40000))});
   // Only where all receives of a rank are exact, or none is, is everything received that is sent.
   const bool disturbs = below(3) == 0;
   std::vector<bool> exact;

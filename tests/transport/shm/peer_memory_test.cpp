@@ -3,19 +3,13 @@
 // Ranks that read each other's memory: what they find, what they are told when there is nothing to be read, and that
 // one rank that cannot is enough for none to do it.
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/unique_fd.hpp"
@@ -103,85 +97,6 @@ TEST(PeerMemory, APeerWhoseProcessHasEndedIsLost) {
     EXPECT_EQ(status.message(), "its process has ended");
   });
   EXPECT_EQ(statuses, std::vector<int>(2, 0));
-}
-
-/// A group of processes that the system freezes, by version 1 or 2 of cgroups.
-class Freezer {
- public:
-  /// `type` and `option` as in /proc/mounts: "cgroup2", or "cgroup" with "freezer".
-  Freezer(const std::string& type, const std::string& option) : is_second_(type == "cgroup2") {
-    std::ifstream mounts("/proc/mounts");
-    std::string device, place, its_type, options;
-    while (mounts >> device >> place >> its_type >> options) {
-      if (its_type == type && options.find(option) != std::string::npos) {
-        folder_ = place + "/kolo_test_" + std::to_string(::getpid());
-        can_ = ::mkdir(folder_.c_str(), 0755) == 0;
-      }
-      mounts.ignore(1000, '\n');
-    }
-  }
-  ~Freezer() {
-    if (can_) ::rmdir(folder_.c_str());
-  }
-  Freezer(const Freezer&) = delete;
-  Freezer& operator=(const Freezer&) = delete;
-
-  /// False: this system does not let us.
-  bool freeze(pid_t process) {
-    if (!can_ || !write("cgroup.procs", std::to_string(process))) return false;
-    if (!write(is_second_ ? "cgroup.freeze" : "freezer.state", is_second_ ? "1" : "FROZEN")) return false;
-    const char* const file = is_second_ ? "/cgroup.events" : "/freezer.state";
-    const char* const word = is_second_ ? "frozen 1" : "FROZEN";
-    for (std::string text; text.find(word) == std::string::npos;) {
-      std::this_thread::yield();
-      std::ifstream state(folder_ + file);
-      text.assign(std::istreambuf_iterator<char>(state), {});
-    }
-    return true;
-  }
-  void thaw() { write(is_second_ ? "cgroup.freeze" : "freezer.state", is_second_ ? "0" : "THAWED"); }
-
- private:
-  bool write(const char* name, const std::string& word) {
-    std::ofstream file(folder_ + "/" + name);
-    file << word << std::flush;
-    return static_cast<bool>(file);
-  }
-
-  const bool is_second_;
-  bool can_ = false;
-  std::string folder_;
-};
-
-/// One that is frozen with its container, or stopped, is outside of the call by which it writes. Of one that runs or
-/// sleeps nobody can say that.
-TEST(PeerMemory, APeerThatIsFrozenOrStoppedDoesNotWrite) {
-  const std::vector<int> statuses = testing::run_processes(2, [&](bootstrap::Bootstrap& bootstrap) {
-    const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
-    const auto peers =
-        read_between_processes(topology, [&](const std::string& mine) { return test_support::meet(bootstrap, mine); });
-    ASSERT_NE(peers, nullptr);
-    const int peer = std::stoi(test_support::meet(bootstrap, std::to_string(::getpid()))[1]);
-    if (bootstrap.rank() == 1) {
-      for (;;) ::sched_yield();  // until the other one ends it
-    }
-    EXPECT_TRUE(peers->may_be_writing(1, peer));
-    Freezer first("cgroup", "freezer");
-    Freezer second("cgroup2", "");
-    for (Freezer* freezer : {&first, &second}) {
-      if (!freezer->freeze(peer)) continue;
-      EXPECT_FALSE(peers->may_be_writing(1, peer)) << (freezer == &first ? 1 : 2);
-      freezer->thaw();
-    }
-    ASSERT_EQ(::kill(peer, SIGSTOP), 0);
-    while (peers->may_be_writing(1, peer)) std::this_thread::yield();
-    ASSERT_EQ(::kill(peer, SIGKILL), 0);
-    while (peers->may_be_writing(1, peer)) std::this_thread::yield();
-    const base::UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, peer, 0)));
-    EXPECT_TRUE(!process || testing::is_readable(process.get(), -1)) << "then it leaves its group";
-  });
-  EXPECT_EQ(statuses[0], 0);
-  EXPECT_EQ(statuses[1], SIGKILL);
 }
 
 TEST(PeerMemory, OneThatCannotReadIsEnoughForNoneToDoSo) {
