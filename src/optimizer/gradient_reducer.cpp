@@ -6,32 +6,6 @@
 //     micro-step k           each gradient is submitted when it is announced, the rest by synchronize()
 //     synchronized           all have arrived; the caller may look, clip; finish_micro_step() lets the optimizer step
 //
-// Weights (begin_micro_step). With n samples in a micro-step, and g the gradient of the mean over them, the result is
-// the sum of n x g over all ranks and micro-steps, divided by N, the sum of n. It is computed in this order:
-//
-//     before micro-step 2, 3, ...   what the earlier ones have added up to is multiplied by c / n: c is the number of
-//                                   samples of the last micro-step that had any, n that of the one that begins. The
-//                                   backward pass adds g to it, so c x memory is the sum of n x g, with c = n from now
-//                                   on
-//     before it is submitted        the rank's gradient is multiplied by c x ranks x accumulation_steps / N, where
-//                                   ranks are those that have not joined
-//     by the reduction              the average over ranks, times 1 / accumulation_steps
-//
-// Each factor is computed in double and rounded once to the gradient's type. Equal samples everywhere make all factors
-// exactly 1, and nothing is multiplied: the result is bitwise that without weights. A micro-step without samples has no
-// g: what the earlier ones have added up to is set aside while it runs, and put back.
-//
-// N is a reduction of its own, started where a rank knows its samples, before the last backward pass, and has arrived
-// by the time the first gradient is ready. The alternative, to divide the result by N, would need no such wait, but
-// also another pass over all gradients. The prescale of the reduction cannot carry the factor: it is part of what ranks
-// must agree on.
-//
-// Agreement. Ranks may also differ in whether they give samples, and in how many micro-steps they have made (flush). A
-// rank that gives none does not wait for the others' numbers before it submits its gradients, so one that gives some
-// cannot find out by a signature: it would wait before it has submitted any. Therefore every rank says in every step
-// what it does, in the reduction that brings N: 40 bytes, which travel with the last gradients. After a disagreement
-// all gradients are submitted all the same, because some rank may have submitted its own, and every rank throws.
-//
 // Pieces. With `Gets::own_piece` the reduction is a reduce-scatter in place: a rank's piece of a gradient is summed
 // where it lies. An average is then divided out of the pieces alone, after the reduction, when the number of ranks that
 // had data is known. (Of what travels in 16 bits, or is 16 bits, the reduction divides: sums might not fit. So it does
@@ -43,7 +17,6 @@
 // Ranks without data. A rank whose pieces others need cannot leave them. It follows: it says nothing in the agreement
 // (all numbers are 0), finds there what the others do, and takes part with gradients of zero.
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <memory>
 #include <string>
@@ -54,68 +27,19 @@
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/error.hpp>
 
-#include "optimizer/agreement.hpp"
 #include "optimizer/compressed_gradient.hpp"
 #include "optimizer/elements.hpp"
+#include "optimizer/gradient.hpp"
 #include "optimizer/gradient_checks.hpp"
+#include "optimizer/step_weights.hpp"
 
 namespace kolo {
-namespace {
 
-[[noreturn]] void misused(const std::string& sentence) { throw Error(ErrorCode::invalid_argument, sentence); }
-
-struct Gradient {
-  std::string name;
-  std::optional<TensorView> view;  // empty for a buffer
-  Prepared reduction;
-  bool announced = false;  // in this micro-step
-  Tensor aside;            // the earlier micro-steps' sum, while one without samples runs
-  int priority = 0;
-  std::optional<TensorView> piece = {};  // this rank's, with Gets::own_piece and own_piece_apart
-  // With Gets::own_piece_apart:
-  bool is_placed = true;               // `view` is of memory that there is
-  Tensor apart = {};                   // the piece's memory
-  Tensor nothing = {};                 // in place of a gradient that there is none of in this step
-  std::optional<std::size_t> at = {};  // which of the handles is its own
-  std::unique_ptr<optimizer::CompressedGradient> compressed = {};
-};
-
-// The elements in one row.
-TensorView flat(const TensorView& view, std::int64_t first, std::int64_t count) {
-  auto* const data = static_cast<char*>(view.data());
-  const std::size_t offset = static_cast<std::size_t>(first) * size_of(view.dtype());
-  return {data == nullptr ? nullptr : data + offset, view.dtype(), Shape{count}, view.device(), view.stream()};
-}
-
-// What the ranks say of a step, summed. The sums alone tell whether they agree, so every rank finds the same.
-struct StepSums {
-  std::array<double, 5> numbers{};
-
-  StepSums() = default;
-  // One rank's word.
-  StepSums(double samples, bool weighted, int micro_steps) : numbers{samples, weighted ? 1.0 : 0.0, 0, 0, 1} {
-    if (!weighted) {
-      numbers[2] = micro_steps;
-      numbers[3] = static_cast<double>(micro_steps) * micro_steps;
-    }
-  }
-
-  [[nodiscard]] double samples() const { return numbers[0]; }
-  // Ranks that give samples.
-  [[nodiscard]] double weighted() const { return numbers[1]; }
-  // Of the ranks that give none.
-  [[nodiscard]] double micro_steps() const { return numbers[2]; }
-  // Those that have said something: who has joined, or follows, has not.
-  [[nodiscard]] double ranks() const { return numbers[4]; }
-  [[nodiscard]] bool empty() const { return weighted() == 0 && micro_steps() == 0; }
-  // Either nobody gives samples, and all have made as many micro-steps (when ranks x sum of squares = square of the
-  // sum); or all do, but for ranks that have made no micro-step.
-  [[nodiscard]] bool agree() const {
-    return micro_steps() == 0 || (weighted() == 0 && ranks() * numbers[3] == micro_steps() * micro_steps());
-  }
-};
-
-}  // namespace
+using optimizer::flat;
+using optimizer::Gradient;
+using optimizer::misused;
+using optimizer::reserve;
+using optimizer::StepSums;
 
 struct GradientReducer::Impl {
   const Group group;
@@ -151,7 +75,7 @@ struct GradientReducer::Impl {
       if (in_pieces && parameter.gradient) {
         gradients.back().piece = piece_of(group, *parameter.gradient);
         if (apart) {
-          move_apart(gradients.back());
+          gradients.back().move_apart();
         }
       }
     }
@@ -167,7 +91,8 @@ struct GradientReducer::Impl {
     AllreduceOptions sum;
     sum.timeout = options.timeout;
     sum.priority = priorities.back();  // gradients may wait for it
-    agreement = reserve(gradients.front().name + " (step)", Call::allreduce(kolo::view(sums.numbers), sum));
+    agreement = reserve(group, options.name, gradients.front().name + " (step)",
+                        Call::allreduce(kolo::view(sums.numbers), sum));
   }
 
   // A step that has begun is finished, for the other ranks may be in it, too. While an exception unwinds nothing is
@@ -188,26 +113,6 @@ struct GradientReducer::Impl {
     if (in_flight() || synchronized) {
       misused("DistributedOptimizer: " + call + " in the middle of a step; after step() is the time for it");
     }
-  }
-
-  static void move_apart(Gradient& gradient) {
-    gradient.apart = Tensor(gradient.piece->dtype(), gradient.piece->shape());
-    gradient.piece = gradient.apart.view();
-    displace(gradient);
-  }
-
-  static void displace(Gradient& gradient) {
-    gradient.view = TensorView(nullptr, gradient.view->dtype(), gradient.view->shape());
-    gradient.is_placed = false;
-    gradient.nothing = Tensor();
-  }
-
-  // A gradient that has no place is zero.
-  static void place_nothing(Gradient& gradient) {
-    gradient.nothing = Tensor(gradient.view->dtype(), gradient.view->shape());
-    gradient.view = gradient.nothing.view();
-    gradient.is_placed = true;
-    optimizer::fill_zero(*gradient.view);
   }
 
   void compress(Span<const Parameter> parameters) {
@@ -237,7 +142,7 @@ struct GradientReducer::Impl {
     for (Gradient& gradient : gradients) {
       if (gradient.view && !apart && !gradient.compressed) {
         gradient.reduction = Prepared();  // which gives its name back
-        gradient.reduction = reserve(gradient.name, reduction_of(gradient, micro_steps));
+        gradient.reduction = reserve(group, options.name, gradient.name, reduction_of(gradient, micro_steps));
       }
     }
   }
@@ -322,19 +227,6 @@ struct GradientReducer::Impl {
         optimizer::scale(*gradient.piece, size(group) / ranks);
       }
     });
-  }
-
-  // Prepares a reduction under this optimizer's name, which must be free.
-  Prepared reserve(const std::string& what, const Call& call) const {
-    try {
-      return kolo::prepare(group, options.name + '/' + what, call);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::duplicate_name) {
-        throw;
-      }
-      throw Error(error.code(), error.status().message() + "; optimizers whose parameters share names need names of " +
-                                    "their own (DistributedOptimizerOptions::name)");
-    }
   }
 
   [[nodiscard]] bool is_last() const { return micro_step + 1 == options.accumulation_steps; }
@@ -465,7 +357,7 @@ struct GradientReducer::Impl {
       settle();
     }
     if (!gradient.is_placed) {
-      place_nothing(gradient);
+      gradient.place_nothing();
     }
     put_back(gradient);
     if (weight && *weight == 0.0) {
@@ -533,7 +425,7 @@ struct GradientReducer::Impl {
     if (gradient.is_placed) {
       optimizer::fill_zero(*gradient.view);
     } else {
-      place_nothing(gradient);
+      gradient.place_nothing();
     }
     start(gradient);
   }
@@ -582,7 +474,7 @@ struct GradientReducer::Impl {
     begin_new_micro_step();
     handles.clear();
     if (apart) {
-      for_each_view([](Gradient& gradient) { displace(gradient); });
+      for_each_view([](Gradient& gradient) { gradient.displace(); });
     }
     micro_step = 0;
     synchronized = settled = weighted = false;
