@@ -11,6 +11,7 @@ namespace kolo::optimizer {
 void misused(const std::string& sentence) { throw Error(ErrorCode::invalid_argument, sentence); }
 
 void Gradient::move_apart() {
+  moves = true;
   apart = Tensor(piece->dtype(), piece->shape());
   piece = apart.view();
   displace();
@@ -27,6 +28,10 @@ void Gradient::place_nothing() {
   view = nothing.view();
   is_placed = true;
   fill_zero(*view);
+}
+
+void Gradient::end_step() {
+  if (moves) displace();
 }
 
 TensorView flat(const TensorView& view, std::int64_t first, std::int64_t count) {

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,30 +12,32 @@
 #include <kolo/context.hpp>
 #include <kolo/types.hpp>
 
-#include "optimizer/compressed_gradient.hpp"
-
 namespace kolo::optimizer {
 
 struct Gradient {
   std::string name;
-  std::optional<TensorView> view;  // empty for a buffer
-  Prepared reduction;
-  bool announced = false;  // in this micro-step
-  Tensor aside;            // the earlier micro-steps' sum, while one without samples runs
+  std::optional<TensorView> view;  ///< where it lies; empty for a buffer
   int priority = 0;
-  std::optional<TensorView> piece = {};  // this rank's, with Gets::own_piece and own_piece_apart
-  // With Gets::own_piece_apart:
-  bool is_placed = true;               // `view` is of memory that there is
-  Tensor apart = {};                   // the piece's memory
-  Tensor nothing = {};                 // in place of a gradient that there is none of in this step
-  std::optional<std::size_t> at = {};  // which of the handles is its own
-  std::unique_ptr<CompressedGradient> compressed = {};
+  std::optional<TensorView> piece = {};  ///< this rank's, if this rank gets only that
+  bool announced = false;                ///< in this micro-step
+  std::optional<std::size_t> at = {};    ///< in this step: which of the reducer's handles is its own
+  Tensor aside = {};                     ///< the earlier micro-steps' sum, while one without samples runs
 
-  // With Gets::own_piece_apart:
+  // Of a gradient whose memory is given anew in every step (Gets::own_piece_apart):
+  bool moves = false;     ///< whether it is such a one
+  bool is_placed = true;  ///< `view` is of memory that there is
+  Tensor apart = {};      ///< the piece's memory
+  Tensor nothing = {};    ///< in place of a gradient that there is none of in this step
+
+  /// From now on its memory is given anew in every step, and this rank's piece is in memory of its own.
   void move_apart();
-  void displace();
-  // A gradient that has no place is zero.
+  /// A gradient without a place in this step is zero.
   void place_nothing();
+  /// The step has ended, and the memory belongs to the caller again.
+  void end_step();
+
+ private:
+  void displace();
 };
 
 /// These elements, in one row.
