@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <limits>
 
-#include <kolo/names.hpp>
-
 #include "base/quote.hpp"
 #include "base/text.hpp"
 #include "core/device_place.hpp"
@@ -23,46 +21,6 @@ bool same_bits(double a, double b) noexcept {
 std::string spell_tensor(const TensorSignature& tensor) {
   return std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape);
 }
-
-/// The difference of two signatures that have the same number of members, with different names.
-Difference member_difference(const Signature& a, const Signature& b) {
-  std::size_t first = 0;
-  while (first + 1 < a.tensors.size() && first < a.names.size() && first < b.names.size() &&
-         a.names[first] == b.names[first]) {
-    ++first;
-  }
-  return {Aspect::member, first, true};
-}
-
-std::optional<Difference> tensor_difference(const Signature& a, const Signature& b) {
-  const bool grouped = a.tensors.size() > 1;
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-    if (a.tensors[i].dtype != b.tensors[i].dtype) return Difference{Aspect::dtype, i, grouped};
-  }
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-    if (a.tensors[i].shape != b.tensors[i].shape) return Difference{Aspect::shape, i, grouped};
-  }
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-    if (a.tensors[i].place != b.tensors[i].place) return Difference{Aspect::place, i, grouped};
-  }
-  return std::nullopt;
-}
-
-constexpr std::array<std::string_view, 14> kAspects{"the kind of collective",
-                                                    "op",
-                                                    "root",
-                                                    "prescale",
-                                                    "postscale",
-                                                    "the type that is sent",
-                                                    "device",
-                                                    "the number of tensors",
-                                                    "the name",
-                                                    "dtype",
-                                                    "shape",
-                                                    "place in a GradientArena of the device",
-                                                    "ranks",
-                                                    "priority"};
-static_assert(kAspects.size() == static_cast<std::size_t>(Aspect::priority) + 1, "one name an aspect");
 
 std::string spell_list(const std::vector<std::int32_t>& numbers) {
   std::string text = "[";
@@ -85,6 +43,67 @@ std::string describe_place(std::uint64_t place) {
   if (!where.is_exact()) return "input in arena " + name(where.region) + ", output in " + name(where.output_region());
   return "byte " + std::to_string(where.offset) + " of arena " + std::to_string(where.region);
 }
+
+std::string describe_member(const Signature& signature, std::size_t tensor) {
+  if (signature.members == 0) return "none (no grouped call)";
+  return tensor < signature.names.size() ? base::quoted(signature.names[tensor]) : "another one";
+}
+
+/// The tensor whose name differs, in two groups of the same number of members.
+std::size_t different_member(const Signature& a, const Signature& b) {
+  std::size_t first = 0;
+  while (first + 1 < a.tensors.size() && first < a.names.size() && first < b.names.size() &&
+         a.names[first] == b.names[first]) {
+    ++first;
+  }
+  return first;
+}
+
+using S = const Signature&;
+
+/// In what signatures may differ: its name, whether two signatures differ in it, and its value in one of them. For
+/// tensors, `i` is the tensor's number; other rows do not use it.
+struct Row {
+  std::string_view name;
+  bool (*differs)(S a, S b, std::size_t i);
+  std::string (*value)(S s, std::size_t i);
+  bool is_of_tensors = false;
+};
+
+/// By `Aspect`.
+constexpr std::array<Row, 14> kRows{{
+    {"the kind of collective", [](S a, S b, std::size_t) { return a.kind != b.kind; },
+     [](S s, std::size_t) { return std::string(to_string(s.kind)); }},
+    {"op", [](S a, S b, std::size_t) { return a.op != b.op; },
+     [](S s, std::size_t) { return std::string(to_string(s.op)); }},
+    {"root", [](S a, S b, std::size_t) { return a.root != b.root; },
+     [](S s, std::size_t) { return std::to_string(s.root); }},
+    {"prescale", [](S a, S b, std::size_t) { return !same_bits(a.prescale, b.prescale); },
+     [](S s, std::size_t) { return base::spell(s.prescale); }},
+    {"postscale", [](S a, S b, std::size_t) { return !same_bits(a.postscale, b.postscale); },
+     [](S s, std::size_t) { return base::spell(s.postscale); }},
+    {"the type that is sent", [](S a, S b, std::size_t) { return a.wire != b.wire; },
+     [](S s, std::size_t) { return std::string(to_string(s.wire)); }},
+    {"device", [](S a, S b, std::size_t) { return a.device != b.device; },
+     [](S s, std::size_t) { return std::string(s.device == DeviceKind::cpu ? "cpu" : "cuda"); }},
+    {"the number of tensors", [](S a, S b, std::size_t) { return a.tensors.size() != b.tensors.size(); },
+     [](S s, std::size_t) { return std::to_string(s.tensors.size()); }},
+    {"the name", [](S a, S b, std::size_t) { return a.members != b.members; }, describe_member},
+    {"dtype", [](S a, S b, std::size_t i) { return a.tensors[i].dtype != b.tensors[i].dtype; },
+     [](S s, std::size_t i) { return std::string(to_string(s.tensors[i].dtype)); }, true},
+    {"shape", [](S a, S b, std::size_t i) { return a.tensors[i].shape != b.tensors[i].shape; },
+     [](S s, std::size_t i) { return spell_shape(s.kind, s.tensors[i]); }, true},
+    {"place in a GradientArena of the device",
+     [](S a, S b, std::size_t i) { return a.tensors[i].place != b.tensors[i].place; },
+     [](S s, std::size_t i) { return describe_place(s.tensors[i].place); }, true},
+    {"ranks", [](S a, S b, std::size_t) { return a.ranks != b.ranks; },
+     [](S s, std::size_t) { return spell_list(s.ranks); }},
+    {"priority", [](S a, S b, std::size_t) { return a.priority != b.priority; },
+     [](S s, std::size_t) { return std::to_string(s.priority); }},
+}};
+static_assert(kRows.size() == static_cast<std::size_t>(Aspect::priority) + 1, "one row an aspect");
+
+const Row& row_of(Aspect aspect) { return kRows[static_cast<std::size_t>(aspect)]; }
 
 }  // namespace
 
@@ -124,63 +143,28 @@ std::string describe(const Signature& signature) {
 }
 
 std::optional<Difference> first_difference(const Signature& a, const Signature& b) {
-  if (a.kind != b.kind) return Difference{Aspect::kind};
-  if (a.op != b.op) return Difference{Aspect::op};
-  if (a.root != b.root) return Difference{Aspect::root};
-  if (!same_bits(a.prescale, b.prescale)) return Difference{Aspect::prescale};
-  if (!same_bits(a.postscale, b.postscale)) return Difference{Aspect::postscale};
-  if (a.wire != b.wire) return Difference{Aspect::wire};
-  if (a.device != b.device) return Difference{Aspect::device};
-  if (a.tensors.size() != b.tensors.size()) return Difference{Aspect::tensor_count};
-  if (a.members != b.members) return member_difference(a, b);
-  if (const auto difference = tensor_difference(a, b)) return difference;
-  if (a.ranks != b.ranks) return Difference{Aspect::ranks};
-  if (a.priority != b.priority) return Difference{Aspect::priority};
+  for (std::size_t row = 0; row < kRows.size(); ++row) {
+    const auto aspect = static_cast<Aspect>(row);
+    const std::size_t places = kRows[row].is_of_tensors ? a.tensors.size() : 1;
+    for (std::size_t i = 0; i < places; ++i) {
+      if (!kRows[row].differs(a, b, i)) continue;
+      if (aspect == Aspect::member) return Difference{aspect, different_member(a, b), true};
+      return Difference{aspect, i, kRows[row].is_of_tensors && a.tensors.size() > 1};
+    }
+  }
   return std::nullopt;
 }
 
 std::string describe(const Difference& difference) {
-  std::string text(kolo::detail::name_of(kAspects, difference.aspect));
+  std::string text(row_of(difference.aspect).name);
   if (difference.grouped) text += " of tensor " + std::to_string(difference.tensor);
   return text;
 }
 
 std::string describe_value(const Signature& signature, const Difference& difference) {
-  switch (difference.aspect) {
-  case Aspect::kind:
-    return std::string(to_string(signature.kind));
-  case Aspect::op:
-    return std::string(to_string(signature.op));
-  case Aspect::root:
-    return std::to_string(signature.root);
-  case Aspect::prescale:
-    return base::spell(signature.prescale);
-  case Aspect::postscale:
-    return base::spell(signature.postscale);
-  case Aspect::wire:
-    return std::string(to_string(signature.wire));
-  case Aspect::device:
-    return signature.device == DeviceKind::cpu ? "cpu" : "cuda";
-  case Aspect::tensor_count:
-    return std::to_string(signature.tensors.size());
-  case Aspect::member:
-    if (signature.members == 0) return "none (no grouped call)";
-    return difference.tensor < signature.names.size() ? base::quoted(signature.names[difference.tensor])
-                                                      : "another one";
-  case Aspect::dtype:
-  case Aspect::shape:
-  case Aspect::place:
-    break;
-  case Aspect::ranks:
-    return spell_list(signature.ranks);
-  case Aspect::priority:
-    return std::to_string(signature.priority);
-  }
-  if (difference.tensor >= signature.tensors.size()) return "none";
-  const TensorSignature& tensor = signature.tensors[difference.tensor];
-  if (difference.aspect == Aspect::place) return describe_place(tensor.place);
-  return difference.aspect == Aspect::dtype ? std::string(to_string(tensor.dtype))
-                                            : spell_shape(signature.kind, tensor);
+  const Row& row = row_of(difference.aspect);
+  if (row.is_of_tensors && difference.tensor >= signature.tensors.size()) return "none";
+  return row.value(signature, difference.tensor);
 }
 
 std::string describe_ranks(const std::vector<std::int32_t>& ascending) {

@@ -66,10 +66,10 @@ struct Signature {
   CollectiveKind kind = CollectiveKind::allreduce;
   ReduceOp op = ReduceOp::sum;
   DeviceKind device = DeviceKind::cpu;
-  Wire wire = Wire::own;  ///< the type as which wider floats are sent
   std::int32_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
+  Wire wire = Wire::own;  ///< the type as which wider floats are sent
   boost::container::small_vector<TensorSignature, 1> tensors;
   /// For a grouped call: a hash of its members' names in their order, which ranks compare; else 0.
   std::uint64_t members = 0;

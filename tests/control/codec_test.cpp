@@ -148,7 +148,7 @@ TEST(Codec, SaysWhyItRefuses) {
   expect_refused(log, bytes_of({5, 0xff, 0xff, 0xff, 0xff, 0x1f, 0}), "a number is too large");
   expect_refused(up, bytes_of({6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2}),
                  "a number has more than 64 bits");
-  expect_refused(up, bytes_of({6, 0xff, 0xff, 0xff, 0xff, 0x7f}), "a rank is out of range");
+  expect_refused(up, bytes_of({6, 0xff, 0xff, 0xff, 0xff, 0x7f}), "a number is out of range");
   expect_refused(log, bytes_of({2, 0, 0xff, 0xff, 0xff, 0x7f}), "a list is longer than the message");
   expect_refused(log, bytes_of({2, 0, 1, 1}), "a list's item is out of range");
   expect_refused(log, bytes_of({12, kErrorCodeCount, 0, 0}), "a choice is unknown");

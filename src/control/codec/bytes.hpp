@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message is one tag byte and its fields in the order of the struct. Unsigned numbers are LEB128 varints; signed ones
-// are zigzag varints; doubles are their eight bytes; a list is its length and its items. Lists of ranks and ids hold
-// differences from the item before, since they mostly ascend or come from one run of numbers: one byte each.
+// How values become bytes. Unsigned numbers are LEB128 varints; signed ones are zigzag varints; doubles are their eight
+// bytes; choices and flags are a byte; a list is its length and its items; what may be missing is a flag and the value.
+// Lists of numbers hold differences from the item before, since they mostly ascend or come from one run of numbers: one
+// byte each. A struct is its fields, in the order of its list (fields.hpp).
 //
 // A list's length is checked against the remaining bytes, by the fewest bytes that an item takes. A list of structs
-// grows while they are read. The memory that a decoder allocates is therefore bounded by a constant times what it has
+// grows while they are read. The memory that a reader allocates is therefore bounded by a constant times what it has
 // read.
 #pragma once
 
@@ -13,23 +14,93 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
+
+#include <kolo/error.hpp>
+#include <kolo/types.hpp>
 
 #include "control/codec.hpp"
 #include "control/ranges.hpp"
 
 namespace kolo::control::codec {
 
-inline constexpr auto kLastCode = static_cast<ErrorCode>(kErrorCodeCount - 1);
+/// The fields of a struct, as pointers to them; fields.hpp has them all.
+template <class Struct>
+inline constexpr std::nullptr_t kFields = nullptr;
+
+/// The last value of a choice.
+template <class Enum>
+inline constexpr Enum kLast = Enum{};
+
+template <class T>
+inline constexpr bool kIsStruct = !std::is_same_v<decltype(kFields<T>), const std::nullptr_t>;
+template <class T>
+inline constexpr bool kIsOptional = false;
+template <class T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+/// Whether a list's items are numbers, and sent as differences.
+template <class List>
+inline constexpr bool kIsOfNumbers = std::is_integral_v<typename List::value_type>;
+
+/// The fewest bytes that a value takes.
+template <class T>
+constexpr std::size_t least_bytes() {
+  if constexpr (kIsStruct<T>) {
+    const auto sum = []<class... Field>(const std::tuple<Field T::*...>&) { return (least_bytes<Field>() + ... + 0); };
+    return sum(kFields<T>);
+  } else {
+    return std::is_same_v<T, double> ? sizeof(double) : 1;
+  }
+}
 
 class Writer {
  public:
   explicit Writer(Bytes& out) noexcept : out_(out) {}
 
+  template <class T>
+  void put(const T& value) {
+    if constexpr (kIsStruct<T>) {
+      std::apply([&](auto... field) { (put(value.*field), ...); }, kFields<T>);
+    } else if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
+      byte(static_cast<std::uint8_t>(value));
+    } else if constexpr (std::is_unsigned_v<T>) {
+      number(value);
+    } else if constexpr (std::is_integral_v<T>) {
+      signed_number(value);
+    } else if constexpr (kIsOptional<T>) {
+      put(value.has_value());
+      if (value) put(*value);
+    } else {
+      number(value.size());
+      if constexpr (kIsOfNumbers<T>) {
+        differences(value);
+      } else {
+        for (const auto& item : value) put(item);
+      }
+    }
+  }
+  void put(double value) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    for (int shift = 0; shift < 64; shift += 8) byte(static_cast<std::uint8_t>(bits >> shift));
+  }
+  void put(const std::string& value) {
+    number(value.size());
+    const auto* data = reinterpret_cast<const std::byte*>(value.data());
+    out_.insert(out_.end(), data, data + value.size());
+  }
+  void put(const Shape& shape) {
+    byte(static_cast<std::uint8_t>(shape.rank()));
+    for (const std::int64_t extent : shape) number(static_cast<std::uint64_t>(extent));
+  }
   void byte(std::uint8_t value) { out_.push_back(static_cast<std::byte>(value)); }
+
+ private:
   void number(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) byte(static_cast<std::uint8_t>(value | 0x80));
     byte(static_cast<std::uint8_t>(value));
@@ -38,19 +109,8 @@ class Writer {
     const auto bits = static_cast<std::uint64_t>(value);
     number((bits << 1) ^ (value < 0 ? ~std::uint64_t{0} : 0));
   }
-  void real(double value) {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof bits);
-    for (int shift = 0; shift < 64; shift += 8) byte(static_cast<std::uint8_t>(bits >> shift));
-  }
-  void text(const std::string& value) {
-    number(value.size());
-    const auto* data = reinterpret_cast<const std::byte*>(value.data());
-    out_.insert(out_.end(), data, data + value.size());
-  }
   template <class Integer>
-  void list(const std::vector<Integer>& items) {
-    number(items.size());
+  void differences(const std::vector<Integer>& items) {
     std::int64_t before = 0;
     for (const Integer item : items) {
       signed_number(std::int64_t{item} - before);
@@ -58,7 +118,6 @@ class Writer {
     }
   }
 
- private:
   Bytes& out_;
 };
 
@@ -68,10 +127,67 @@ class Reader {
 
   [[nodiscard]] std::size_t remaining() const noexcept { return bytes_.size() - at_; }
 
+  template <class T>
+  void get(T& value) {
+    if constexpr (kIsStruct<T>) {
+      std::apply([&](auto... field) { (get(value.*field), ...); }, kFields<T>);
+      if constexpr (std::is_same_v<T, CountWord>) {
+        if (CountWord::unpack(value.pack()).count != value.count) refuse("a number is too large");
+      }
+    } else if constexpr (std::is_same_v<T, bool>) {
+      const std::uint8_t flag = byte();
+      if (flag > 1) refuse("a flag is neither 0 nor 1");
+      value = flag == 1;
+    } else if constexpr (std::is_enum_v<T>) {
+      const std::uint8_t choice = byte();
+      if (choice > static_cast<std::uint8_t>(kLast<T>)) refuse("a choice is unknown");
+      value = static_cast<T>(choice);
+    } else if constexpr (std::is_unsigned_v<T>) {
+      value = number_of<T>();
+    } else if constexpr (std::is_integral_v<T>) {
+      value = in_range<T>(signed_number(), "a number is out of range");
+    } else if constexpr (kIsOptional<T>) {
+      bool has_value = false;
+      get(has_value);
+      if (!has_value) return;
+      typename T::value_type contents;
+      get(contents);
+      value = std::move(contents);  // clang 14 does not compile value.emplace()
+    } else if constexpr (kIsOfNumbers<T>) {
+      value = differences<typename T::value_type>();
+    } else {
+      for (std::size_t left = length(least_bytes<typename T::value_type>()); left > 0; --left) {
+        get(value.emplace_back());
+      }
+    }
+  }
+  void get(double& value) {
+    std::uint64_t bits = 0;
+    for (int shift = 0; shift < 64; shift += 8) bits |= std::uint64_t{byte()} << shift;
+    std::memcpy(&value, &bits, sizeof value);
+  }
+  void get(std::string& value) {
+    const std::size_t size = length(1);
+    value.assign(reinterpret_cast<const char*>(bytes_.data() + at_), size);
+    at_ += size;
+  }
+  void get(Shape& shape) {
+    const std::uint8_t rank = byte();
+    if (rank > Shape::kMaxRank) refuse("a shape has too many dimensions");
+    std::int64_t extents[Shape::kMaxRank] = {};
+    for (std::uint8_t i = 0; i < rank; ++i) extents[i] = number_of<std::int64_t>();
+    try {
+      shape = Shape(extents, rank);
+    } catch (const Error& error) {
+      refuse(error.what());
+    }
+  }
   std::uint8_t byte() {
     if (remaining() == 0) refuse("it ends too early");
     return static_cast<std::uint8_t>(bytes_[at_++]);
   }
+
+ private:
   std::uint64_t number() {
     std::uint64_t value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
@@ -84,64 +200,30 @@ class Reader {
     refuse("a number has more than 64 bits");
   }
   template <class Integer>
-  Integer number_up_to(std::uint64_t most) {
-    const std::uint64_t value = number();
-    if (value > most) refuse("a number is too large");
-    return static_cast<Integer>(value);
-  }
-  template <class Integer>
   Integer number_of() {
-    return number_up_to<Integer>(std::numeric_limits<Integer>::max());
+    const std::uint64_t value = number();
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<Integer>::max())) refuse("a number is too large");
+    return static_cast<Integer>(value);
   }
   std::int64_t signed_number() {
     const std::uint64_t value = number();
     return static_cast<std::int64_t>((value >> 1) ^ ((value & 1) != 0 ? ~std::uint64_t{0} : 0));
   }
-  std::int32_t rank() { return small_number("a rank is out of range"); }
-  std::int32_t small_number(const char* why_not) {
-    const std::int64_t value = signed_number();
-    if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max()) {
-      refuse(why_not);
-    }
-    return static_cast<std::int32_t>(value);
+  template <class Integer>
+  static Integer in_range(std::int64_t value, const char* why_not) {
+    using Limits = std::numeric_limits<Integer>;
+    if (value < std::int64_t{Limits::min()} || value > std::int64_t{Limits::max()}) refuse(why_not);
+    return static_cast<Integer>(value);
   }
-  template <class Enum>
-  Enum choice(Enum last) {
-    const std::uint8_t value = byte();
-    if (value > static_cast<std::uint8_t>(last)) refuse("a choice is unknown");
-    return static_cast<Enum>(value);
-  }
-  bool flag() {
-    const std::uint8_t value = byte();
-    if (value > 1) refuse("a flag is neither 0 nor 1");
-    return value == 1;
-  }
-  double real() {
-    std::uint64_t bits = 0;
-    for (int shift = 0; shift < 64; shift += 8) bits |= std::uint64_t{byte()} << shift;
-    double value = 0;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-  }
-  /// The length of a list whose items take at least `least_bytes` each.
-  std::size_t length(std::size_t least_bytes = 1) {
+  /// The length of a list whose items take at least `least` bytes each.
+  std::size_t length(std::size_t least) {
     const std::uint64_t value = number();
-    if (value > remaining() / least_bytes) refuse("a list is longer than the message");
+    if (value > remaining() / least) refuse("a list is longer than the message");
     return static_cast<std::size_t>(value);
   }
-  template <class Items, class ReadItem>
-  void items(Items& items, std::size_t least_bytes, const ReadItem& read_item) {
-    for (std::size_t remaining = length(least_bytes); remaining > 0; --remaining) read_item(items.emplace_back());
-  }
-  std::string text() {
-    const std::size_t size = length();
-    std::string value(reinterpret_cast<const char*>(bytes_.data() + at_), size);
-    at_ += size;
-    return value;
-  }
   template <class Integer>
-  std::vector<Integer> list() {
-    std::vector<Integer> items(length());
+  std::vector<Integer> differences() {
+    std::vector<Integer> items(length(1));
     std::int64_t before = 0;
     for (Integer& item : items) {
       // Both below 2^33 in size, so their sum does not overflow.
@@ -149,54 +231,13 @@ class Reader {
       constexpr std::int64_t kMost = std::int64_t{1} << 33;
       if (step < -kMost || step > kMost) refuse("a list's item is out of range");
       before += step;
-      if (before < std::int64_t{std::numeric_limits<Integer>::min()} ||
-          before > std::int64_t{std::numeric_limits<Integer>::max()}) {
-        refuse("a list's item is out of range");
-      }
-      item = static_cast<Integer>(before);
+      item = in_range<Integer>(before, "a list's item is out of range");
     }
     return items;
   }
 
- private:
   ByteView bytes_;
   std::size_t at_ = 0;
 };
-
-// Shared by both directions.
-void write(Writer& w, const core::Signature& s);
-void read(Reader& r, core::Signature& s);
-
-// A message is one of a variant's alternatives, and its tag the alternative's index.
-
-/// `write_fields(Writer&, const Message&)`.
-template <class Variant, class WriteFields>
-void encode_variant(const Variant& message, Bytes& out, const WriteFields& write_fields) {
-  Writer w(out);
-  w.byte(static_cast<std::uint8_t>(message.index()));
-  std::visit([&](const auto& value) { write_fields(w, value); }, message);
-}
-
-template <class Variant, std::size_t Index = 0, class ReadFields>
-Variant decode_alternative(Reader& r, std::size_t tag, const ReadFields& read_fields) {
-  if constexpr (Index == std::variant_size_v<Variant>) {
-    refuse("its kind is unknown");
-  } else {
-    if (tag != Index) return decode_alternative<Variant, Index + 1>(r, tag, read_fields);
-    std::variant_alternative_t<Index, Variant> value;
-    read_fields(r, value);
-    return value;
-  }
-}
-
-/// `read_fields(Reader&, Message&)`.
-template <class Variant, class ReadFields>
-Variant decode_variant(ByteView bytes, const ReadFields& read_fields) {
-  Reader r(bytes);
-  const std::size_t tag = r.byte();
-  Variant message = decode_alternative<Variant>(r, tag, read_fields);
-  if (r.remaining() != 0) refuse("it is longer than its contents");
-  return message;
-}
 
 }  // namespace kolo::control::codec
