@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::kernels {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/carrier.hpp"
+#include "api/node_carrier.hpp"
 #include "base/cpu.hpp"
 #include "base/fields.hpp"
 #include "base/mutex.hpp"
@@ -348,7 +348,7 @@ class Assembly {
       const std::string& one = said[static_cast<std::size_t>(rank)];
       votes += one == "far" ? 1 : one == "near" ? -1 : 0;
     }
-    if (votes > 0) parts_.to_peers = kernels::PeerCopy(kernels::PeerCopy::Way::past_cache);
+    if (votes > 0) parts_.to_peers = kernels::PeerCopy(kernels::PeerCopy::Stores::past_cache);
     if (votes < 0) routes_.emplace(parts_.settings.routes, base::shared_cache_bytes());
   }
 

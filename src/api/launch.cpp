@@ -152,8 +152,8 @@ std::unique_ptr<detail::BootstrapHolder> meet(const launch::Start& start, const 
 std::unique_ptr<detail::BootstrapHolder> meet_without_mpi(const Options& options) {
   const launch::Situation situation = situation_of(options);
   const launch::Start start = launch::choose_start(situation);
-  if (start.way == launch::Way::mpi) return nullptr;
-  if (start.way == launch::Way::alone) {
+  if (start.kind == launch::StartKind::mpi) return nullptr;
+  if (start.kind == launch::StartKind::alone) {
     if (!situation.alone) expect_all_processes(situation.environment, 1);
     return solo_bootstrap();
   }

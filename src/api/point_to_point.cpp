@@ -70,9 +70,9 @@ void check_device(const char* call, const engine::Engine& engine, Device device)
 }
 
 /// The parts of a message that sends and receives have in common.
-Message message_of(Message::Way way, const engine::SetState& set, const ConstTensorView& tensor, int peer, int tag) {
+Message message_of(Message::Role role, const engine::SetState& set, const ConstTensorView& tensor, int peer, int tag) {
   Message message;
-  message.way = way;
+  message.role = role;
   message.dtype = tensor.dtype();
   message.tag = tag;
   message.peer = peer == any_rank ? p2p::kAny : set.members[static_cast<std::size_t>(peer)];
@@ -94,7 +94,7 @@ Message send_of(const char* call, const engine::SetState& set, const detail::Tra
   check_rank(call, "to", transfer.to, set, "");
   if (tag < 0) refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative");
   check_timeout(call, transfer.timeout);
-  return message_of(Message::Way::send, set, tensor, transfer.to, tag);
+  return message_of(Message::Role::send, set, tensor, transfer.to, tag);
 }
 
 Message receive_of(const char* call, const engine::SetState& set, const detail::Transfer& transfer) {
@@ -113,7 +113,7 @@ Message receive_of(const char* call, const engine::SetState& set, const detail::
     refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative, or any_tag");
   }
   check_timeout(call, transfer.timeout);
-  return message_of(Message::Way::receive, set, tensor, from, tag);
+  return message_of(Message::Role::receive, set, tensor, from, tag);
 }
 
 /// Refuses a send and a receive whose tensors overlap.
@@ -146,12 +146,12 @@ std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const d
   if (tensor.device().kind == DeviceKind::cpu) return operation;
   check_device(call, parts.engine, tensor.device());
   if (own.bytes == 0) return operation;
-  const bool sends = own.way == Message::Way::send;
+  const bool sends = own.role == Message::Role::send;
   operation->host = host_memory(call, own.bytes);
   own.data = operation->host.get();
   own.is_late = sends;
   data::DeviceCopy& copy = operation->copy;
-  copy.way = sends ? data::DeviceCopy::Way::to_host : data::DeviceCopy::Way::to_device;
+  copy.direction = sends ? data::DeviceCopy::Direction::to_host : data::DeviceCopy::Direction::to_device;
   copy.on_device = const_cast<std::byte*>(own.tensor);
   copy.on_host = own.data;
   copy.bytes = own.bytes;
@@ -177,7 +177,7 @@ void transfer_one(const char* call, const detail::GroupParts& parts, Message& me
 std::shared_ptr<detail::HandleState> submit(const char* call, const detail::GroupParts& parts, Message message,
                                             const ConstTensorView& tensor,
                                             const std::optional<std::chrono::nanoseconds>& timeout) {
-  if (message.way == Message::Way::send && tensor.device().kind == DeviceKind::cpu) {
+  if (message.role == Message::Role::send && tensor.device().kind == DeviceKind::cpu) {
     if (auto sent = parts.engine.messages().try_send(message)) return sent;
   }
   auto operation = operation_of(call, parts, std::move(message), tensor);

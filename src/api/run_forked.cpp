@@ -113,7 +113,7 @@ struct Failure {
   Status status;
 };
 
-std::optional<Failure> failure_of(const launch::Ending& ending) {
+std::optional<Failure> failure_of(const launch::ProcessEnd& ending) {
   const std::string rank = "rank " + std::to_string(ending.rank);
   if (ending.report.empty()) {
     return Failure{kCause, Status(ErrorCode::rank_lost, rank + " " + launch::describe_status(ending.status))};
@@ -129,7 +129,7 @@ std::optional<Failure> failure_of(const launch::Ending& ending) {
 
 void rethrow(const launch::Outcome& outcome) {
   std::optional<Failure> first;
-  for (const launch::Ending& ending : outcome.endings) {
+  for (const launch::ProcessEnd& ending : outcome.endings) {
     const std::optional<Failure> failure = failure_of(ending);
     if (!failure) continue;
     if (!first) first = failure;
@@ -146,7 +146,7 @@ void run_forked(int ranks, const std::function<void()>& body, const Options& opt
   require_fresh_process(options);
   launch::open_standard_descriptors();
   launch::Start start;
-  start.way = launch::Way::meeting;
+  start.kind = launch::StartKind::meeting;
   start.reason = "run_forked has made this process";
   start.where = store::tcp(kHost, 0);
   start.place = {0, ranks, "the rank", "the size"};
@@ -189,7 +189,7 @@ int execute(std::vector<std::string> command, std::vector<std::string> variables
 /// Of a whole job, and says why it is not 0.
 int status_of(const launch::Outcome& outcome, int ranks) {
   if (outcome.signal) return 128 + *outcome.signal;
-  for (const launch::Ending& ending : outcome.endings) {
+  for (const launch::ProcessEnd& ending : outcome.endings) {
     if (ending.status == 0) continue;
     std::fprintf(stderr, "kolo-run: rank %d of %d %s\n", ending.rank, ranks,
                  launch::describe_status(ending.status).c_str());

@@ -68,7 +68,7 @@ class KOLO_CAPABILITY("mutex") BasicMutex {
 
 /// A mutex that knows whether threads wait for it. A thread that acquires it in a loop can then let them go first.
 /// Otherwise it would mostly acquire the mutex again before a waiting thread has woken up.
-class Counted {
+class CountedMutex {
  public:
   void lock() {
     if (!mutex_.try_lock()) await_and_lock();
@@ -97,7 +97,7 @@ class Counted {
 };
 
 using Mutex = BasicMutex<std::mutex>;
-using AwaitedMutex = BasicMutex<Counted>;
+using AwaitedMutex = BasicMutex<CountedMutex>;
 using RecursiveMutex = BasicMutex<std::recursive_mutex>;
 
 /// Holds a mutex until the end of its scope.

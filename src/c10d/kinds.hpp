@@ -13,7 +13,7 @@
 #include <kolo/context.hpp>
 #include <kolo/handle.hpp>
 
-#include "c10d/tensors.hpp"
+#include "c10d/tensor_memory.hpp"
 #include "c10d/versions.hpp"
 
 namespace kolo::c10d {

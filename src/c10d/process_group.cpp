@@ -8,8 +8,8 @@
 #include <kolo/collectives.hpp>
 
 #include "c10d/device_work.hpp"
-#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
+#include "c10d/streams.hpp"
 
 namespace kolo::c10d {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <kolo/error.hpp>
 
-#include "checkpoint/files.hpp"
+#include "checkpoint/disk.hpp"
 
 namespace kolo::checkpoint {
 namespace {

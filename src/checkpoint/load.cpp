@@ -12,11 +12,11 @@
 #include <kolo/checkpoint.hpp>
 #include <kolo/error.hpp>
 
-#include "checkpoint/agreement.hpp"
+#include "checkpoint/disk.hpp"
 #include "checkpoint/entries.hpp"
-#include "checkpoint/files.hpp"
 #include "checkpoint/index.hpp"
 #include "checkpoint/index_file.hpp"
+#include "checkpoint/ranks.hpp"
 #include "checkpoint/xxh64.hpp"
 
 namespace kolo {

@@ -17,11 +17,11 @@
 #include <kolo/error.hpp>
 
 #include "base/files.hpp"
-#include "checkpoint/agreement.hpp"
+#include "checkpoint/disk.hpp"
 #include "checkpoint/entries.hpp"
-#include "checkpoint/files.hpp"
 #include "checkpoint/index.hpp"
 #include "checkpoint/index_file.hpp"
+#include "checkpoint/ranks.hpp"
 #include "checkpoint/xxh64.hpp"
 
 namespace kolo {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <kolo/error.hpp>
@@ -100,23 +101,26 @@ enum class Progress : std::uint8_t {
   advanced,  ///< something moved
 };
 
-/// By which route a run of the CPU goes (docs/tuning.md).
-enum class Way : std::uint8_t {
-  alone,  ///< there is one rank
-  flat,   ///< each rank that wants the result reduces all inputs by itself
-  slots,  ///< chunk by chunk through the memory of the node
+/// By which route a run goes (docs/tuning.md).
+enum class RunRoute : std::uint8_t {
+  device,  ///< one of a device's own, which says more of it in `explain_route`
+  alone,   ///< there is one rank
+  flat,    ///< each rank that wants the result reduces all inputs by itself
+  slots,   ///< chunk by chunk through the memory of the node
   between_nodes,
 };
+constexpr std::string_view to_string(RunRoute route) noexcept {
+  constexpr std::string_view kNames[] = {"on the device", "in place", "flat", "slots", "between nodes"};
+  return kNames[static_cast<std::size_t>(route)];
+}
 
 /// Calls come from the engine's driver, one thread at a time.
 class Backend {
  public:
   virtual ~Backend() = default;
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// By which route it runs such a run, in a word or two, for the log; empty: there is one only.
-  [[nodiscard]] virtual std::string route(const Run& /*run*/) const { return {}; }
-  /// The same for counters. Not of a device's backend, which has routes of its own.
-  [[nodiscard]] virtual Way way(const Run& /*run*/) const { return Way::slots; }
+  /// By which route it runs such a run, for counters and the log.
+  [[nodiscard]] virtual RunRoute route(const Run& /*run*/) const { return RunRoute::device; }
   /// Where a piece of a run of such a job is reduced, by what, and why, for the log: "on the CPU, through slots,
   /// because ...". Not where a job has been started already.
   [[nodiscard]] virtual std::string explain_route(const Job& /*job*/, const Run& /*run*/, const Piece& /*piece*/) {

@@ -71,10 +71,10 @@ struct DeviceSet {
 /// A message's tensor on its way between the device and memory of the host. Whoever starts it fills in what is
 /// constant, and keeps the object and both memories where they are until it is over.
 struct DeviceCopy {
-  enum class Way : std::uint8_t { to_host, to_device };
+  enum class Direction : std::uint8_t { to_host, to_device };
 
   // -- constant
-  Way way = Way::to_host;
+  Direction direction = Direction::to_host;
   std::byte* on_device = nullptr;
   std::byte* on_host = nullptr;  ///< of any kind
   std::uint64_t bytes = 0;       ///< at least one

@@ -195,30 +195,29 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
 
 void Executor::count(Batch& batch) {
   tally_->executions.add(nanoseconds_between(batch.begun, recorder_->time()));
-  const data::Backend& backend = *pipeline_of(batch.job.set).backend;
+  const data::Backend& cpu = *pipeline_of(batch.job.set).backend;
   std::uint64_t all = 0;
   for (const data::Run& run : batch.job.runs) {
     const auto bytes = static_cast<std::uint64_t>(run.elements) * size_of(run.dtype);
     all += bytes;
-    if (batch.on_device) {
+    switch (batch.on_device ? data::RunRoute::device : cpu.route(run)) {
+    case data::RunRoute::device:
       tally_->bytes_on_device += bytes;
       batch.routes |= recorder::kDevice;
-      continue;
-    }
-    switch (backend.way(run)) {
-    case data::Way::alone:
+      break;
+    case data::RunRoute::alone:
       tally_->bytes_alone += bytes;
       batch.routes |= recorder::kAlone;
       break;
-    case data::Way::flat:
+    case data::RunRoute::flat:
       tally_->bytes_flat += bytes;
       batch.routes |= recorder::kFlat;
       break;
-    case data::Way::slots:
+    case data::RunRoute::slots:
       tally_->bytes_slots += bytes;
       batch.routes |= recorder::kSlots;
       break;
-    case data::Way::between_nodes:
+    case data::RunRoute::between_nodes:
       tally_->bytes_between_nodes += bytes;
       batch.routes |= recorder::kBetweenNodes;
       break;

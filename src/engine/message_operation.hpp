@@ -25,7 +25,7 @@ struct MessageOperation final : Operation {
   bool has_ended = false;             ///< the message has; the driver's
   /// Of a message that has ended well: whether its data must still be copied into the tensor.
   [[nodiscard]] bool lacks_data() const noexcept {
-    return host != nullptr && message->way == p2p::Message::Way::receive && message->received_bytes > 0;
+    return host != nullptr && message->role == p2p::Message::Role::receive && message->received_bytes > 0;
   }
 };
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "data/p2p/sentences.hpp"
+#include "data/p2p/message_sentences.hpp"
 #include "engine/driving.hpp"
 
 namespace kolo::engine {
@@ -33,7 +33,7 @@ std::uint64_t id_of(const p2p::Message& message) noexcept { return reinterpret_c
 void record_open(recorder::Recorder& recorder, const p2p::Message& message) noexcept {
   const std::uint32_t peer = message.peer == p2p::kAny ? recorder::kAnyRank : static_cast<std::uint32_t>(message.peer);
   recorder.record_caller(recorder::Kind::message_open, peer, id_of(message), static_cast<std::uint32_t>(message.tag),
-                         recorder::saturated(message.bytes), message.way == p2p::Message::Way::send ? 1 : 0);
+                         recorder::saturated(message.bytes), message.role == p2p::Message::Role::send ? 1 : 0);
 }
 
 void record_end(recorder::Recorder& recorder, const p2p::Message& message) noexcept {
@@ -215,7 +215,7 @@ void Messages::submit(const std::shared_ptr<MessageOperation>& operation,
   const bool done = engine_.messenger.start(message);
   const bool is_open = !done && hand_over(message, operation.get(), timeout);
   // On a device the driver goes on: with the data of a send, and with a receive that has its message already.
-  if (operation->host != nullptr && is_open == (message.way == p2p::Message::Way::send)) {
+  if (operation->host != nullptr && is_open == (message.role == p2p::Message::Role::send)) {
     driving_.push({Command::copy, operation});
     return engine_.driver.ring_if_asleep();
   }
@@ -255,7 +255,7 @@ bool Messages::cancel(Operation& receive) {
 
 void Messages::admit(MessageOperation& operation) {
   if (operation.done()) return;  // it has ended meanwhile
-  if (operation.message->way == p2p::Message::Way::receive) return end(operation);
+  if (operation.message->role == p2p::Message::Role::receive) return end(operation);
   if (!engine_.ending.faulted() && !engine_.ending.is_stopped()) copies_.begin(operation);
 }
 
@@ -269,7 +269,7 @@ bool Messages::move_copies() {
     if (copy.end) {
       for (auto& callback : operation.set_enqueued(copy.end)) engine_.deferred.call(std::move(callback), Status());
     }
-    if (copy.way == data::DeviceCopy::Way::to_host && !operation.has_ended) {
+    if (copy.direction == data::DeviceCopy::Direction::to_host && !operation.has_ended) {
       if (!copy.status.ok()) return engine_.messenger.give_up(*operation.message, copy.status);
       return engine_.messenger.provide(*operation.message, copy.copied);
     }
@@ -308,7 +308,7 @@ void Messages::end(MessageOperation& operation) {
 
 /// What the end of a message that began then says of other ranks. A send may succeed though nobody is there any more.
 void Messages::note_end(const p2p::Message& message, base::Time begun) {
-  const bool sends = message.way == p2p::Message::Way::send;
+  const bool sends = message.role == p2p::Message::Role::send;
   if (message.status.ok() && !sends) engine_.ending.note_success(begun);
   if (message.status.code() != ErrorCode::rank_lost) return;
   const int peer = !sends && message.source != p2p::kAny ? message.source : message.peer;

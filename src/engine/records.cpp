@@ -58,7 +58,9 @@ std::string record_of(const Batch& batch, std::uint32_t plan_key, const data::Ba
   for (const data::Run& run : batch.job.runs) {
     text += separator + std::string(core::to_string(run.kind)) + " of " + std::to_string(run.elements) + " " +
             std::string(to_string(run.dtype)) + " elements";
-    if (const std::string route = backend.route(run); !route.empty()) text += " (" + route + ")";
+    if (const data::RunRoute route = backend.route(run); route != data::RunRoute::device) {
+      text += " (" + std::string(to_string(route)) + ")";
+    }
     separator = ", ";
   }
   return text;

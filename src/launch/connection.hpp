@@ -2,7 +2,7 @@
 //
 // Frames over a connected socket, without blocking.
 //
-// Each frame is followed by its proof (frame.hpp). The session key comes from the handshake (base/handshake.hpp). A
+// Each frame is followed by its proof (meeting_frame.hpp). The session key comes from the handshake (base/handshake.hpp). A
 // process between rank 0 and a rank that has passed on their handshake can read frames, but cannot change, remove or
 // insert one.
 #pragma once
@@ -15,7 +15,7 @@
 
 #include "base/proof.hpp"
 #include "base/unique_fd.hpp"
-#include "launch/frame.hpp"
+#include "launch/meeting_frame.hpp"
 
 namespace kolo::launch {
 

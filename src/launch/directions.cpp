@@ -86,8 +86,8 @@ class FixedDirections final : public Directions {
            ": rank 0 must run there, or be reached through it";
   }
 
-  [[nodiscard]] Route look(base::Time /*deadline*/) override {
-    Route route;
+  [[nodiscard]] NetworkRoute look(base::Time /*deadline*/) override {
+    NetworkRoute route;
     route.key = key_;
     const std::vector<Endpoint> hosts = resolve(host_, 0, route.wrong);
     for (const std::uint16_t port : ports_) {
@@ -140,9 +140,9 @@ class StoreDirections final : public Directions {
     Listening listening;
     if (const std::optional<std::string> text = get(base::now())) {
       std::string wrong;
-      if (const std::optional<Entry> entry = read(*text, wrong)) listening.rival = route_to(*entry);
+      if (const std::optional<StoreEntry> entry = read(*text, wrong)) listening.rival = route_to(*entry);
     }
-    Entry entry;
+    StoreEntry entry;
     entry.word = base::hex_of(base::random_word());
     if (interface_.empty()) {
       listen_at_all(listening, entry);
@@ -155,13 +155,13 @@ class StoreDirections final : public Directions {
     return listening;
   }
 
-  [[nodiscard]] Route look(base::Time deadline) override {
+  [[nodiscard]] NetworkRoute look(base::Time deadline) override {
     const base::Time begun = base::now();
     const std::optional<std::string> text = get(deadline);
     const base::Duration late = base::now() - std::max(deadline, begun);
     std::string wrong;
-    const std::optional<Entry> entry = text ? read(*text, wrong) : std::nullopt;
-    Route route;
+    const std::optional<StoreEntry> entry = text ? read(*text, wrong) : std::nullopt;
+    NetworkRoute route;
     if (entry) route = route_to(*entry);
     if (!text) route.wrong = "rank 0 has left no address in " + name_;
     if (text && !entry) route.wrong = wrong;
@@ -200,9 +200,9 @@ class StoreDirections final : public Directions {
   }
 
   /// Empty, and `wrong` says why, if the text is not of this job.
-  [[nodiscard]] std::optional<Entry> read(const std::string& text, std::string& wrong) const {
+  [[nodiscard]] std::optional<StoreEntry> read(const std::string& text, std::string& wrong) const {
     std::string proof;
-    std::optional<Entry> entry = decode_entry(text, proof);
+    std::optional<StoreEntry> entry = decode_entry(text, proof);
     if (!entry) {
       wrong = name_ + " holds something that is not of Kolo, or of another release";
     } else if (proof != proof_of(*entry, key_)) {
@@ -212,8 +212,8 @@ class StoreDirections final : public Directions {
     return entry;
   }
 
-  [[nodiscard]] Route route_to(const Entry& entry) const {
-    Route route;
+  [[nodiscard]] NetworkRoute route_to(const StoreEntry& entry) const {
+    NetworkRoute route;
     route.key = key_of(key_, entry.word);
     route.doubt = " (what " + name_ + " holds may be an earlier job's)";
     for (const auto& [address, port] : entry.addresses) {
@@ -222,7 +222,7 @@ class StoreDirections final : public Directions {
     return route;
   }
 
-  static void listen_at_all(Listening& listening, Entry& entry) {
+  static void listen_at_all(Listening& listening, StoreEntry& entry) {
     int error = 0;
     base::UniqueFd fd = listen_everywhere(0, error);
     if (!fd.valid()) base::throw_errno("rank 0 cannot listen for the other ranks", error);
@@ -236,7 +236,7 @@ class StoreDirections final : public Directions {
     listening.sockets.push_back(std::move(fd));
   }
 
-  void listen_at_some(Listening& listening, Entry& entry) const {
+  void listen_at_some(Listening& listening, StoreEntry& entry) const {
     for (const tcp::LocalAddress& one : tcp::select_addresses(tcp::local_addresses(), interface_)) {
       int error = 0;
       std::string wrong;

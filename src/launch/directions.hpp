@@ -20,7 +20,7 @@
 namespace kolo::launch {
 
 /// Addresses at which rank 0 may be, and the key that proves that it is.
-struct Route {
+struct NetworkRoute {
   std::vector<Endpoint> endpoints;  ///< the most promising first; empty: not known yet
   std::string key;
   std::string wrong;  ///< why there are none
@@ -32,7 +32,7 @@ struct Listening {
   std::vector<base::UniqueFd> sockets;  ///< empty: it cannot listen, and `wrong` says why
   std::string key;
   std::string wrong;
-  Route rival;  ///< where another process listens or has listened, which may be a second rank 0 of this job
+  NetworkRoute rival;  ///< where another process listens or has listened, which may be a second rank 0 of this job
 };
 
 /// One thread at a time.
@@ -43,7 +43,7 @@ class Directions {
   /// store throws, as `look`).
   [[nodiscard]] virtual Listening open() = 0;
   /// Others: may wait until the deadline for rank 0's address.
-  [[nodiscard]] virtual Route look(base::Time deadline) = 0;
+  [[nodiscard]] virtual NetworkRoute look(base::Time deadline) = 0;
   /// Rank 0, if others have not come: a possible reason, such as "; 10.0.0.1 is no address of this machine". May be
   /// empty.
   [[nodiscard]] virtual std::string remark() = 0;

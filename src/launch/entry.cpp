@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kEntryFormat = "kolo-1";
 
-std::string body_of(const Entry& entry) {
+std::string body_of(const StoreEntry& entry) {
   std::string text = entry.word;
   for (const auto& [address, port] : entry.addresses) text += " " + address + "|" + std::to_string(port);
   return text;
@@ -29,17 +29,17 @@ bool is_address(const std::string& host) {
   return ::inet_pton(AF_INET, host.c_str(), &v4) == 1 || ::inet_pton(AF_INET6, host.c_str(), &v6) == 1;
 }
 
-std::string proof_of(const Entry& entry, const JobKey& key) {
+std::string proof_of(const StoreEntry& entry, const JobKey& key) {
   return base::hex_of(base::prove(key.secret, "entry " + key.job + "\n" + body_of(entry)));
 }
 
-std::string encode(const Entry& entry, const JobKey& key) {
+std::string encode(const StoreEntry& entry, const JobKey& key) {
   return std::string(kEntryFormat) + " " + proof_of(entry, key) + " " + body_of(entry);
 }
 
-std::optional<Entry> decode_entry(const std::string& text, std::string& proof) {
+std::optional<StoreEntry> decode_entry(const std::string& text, std::string& proof) {
   const std::vector<std::string> words = base::words(text);
-  Entry entry;
+  StoreEntry entry;
   base::Word word{};
   if (words.size() < 3 || words[0] != kEntryFormat || !base::word_from_hex(words[2], word)) return {};
   proof = words[1];

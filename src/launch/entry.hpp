@@ -17,7 +17,7 @@ struct JobKey {
   std::string job;     ///< "Slurm's step 12.0": distinguishes jobs whose ports are computed from such names
 };
 
-struct Entry {
+struct StoreEntry {
   std::string word;  ///< random, in hex
   std::vector<std::pair<std::string, std::uint16_t>> addresses;
 };
@@ -25,9 +25,9 @@ struct Entry {
 /// An address of IPv4 or IPv6, not a name.
 [[nodiscard]] bool is_address(const std::string& host);
 
-[[nodiscard]] std::string encode(const Entry& entry, const JobKey& key);
+[[nodiscard]] std::string encode(const StoreEntry& entry, const JobKey& key);
 /// Empty unless it is such a text. `proof` is the proof in the text; the caller compares it with `proof_of`.
-[[nodiscard]] std::optional<Entry> decode_entry(const std::string& text, std::string& proof);
-[[nodiscard]] std::string proof_of(const Entry& entry, const JobKey& key);
+[[nodiscard]] std::optional<StoreEntry> decode_entry(const std::string& text, std::string& proof);
+[[nodiscard]] std::string proof_of(const StoreEntry& entry, const JobKey& key);
 
 }  // namespace kolo::launch

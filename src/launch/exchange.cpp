@@ -58,7 +58,7 @@ struct Member {
 };
 
 /// Another rank 0 of this job may listen already. A Hello tells it of this one, and it tells all ranks what is wrong.
-void challenge(const Place& place, const Route& rival) {
+void challenge(const Place& place, const NetworkRoute& rival) {
   Search search(place);
   std::optional<Connection> other = search.try_all(rival, base::now() + kRivalPatience);
   if (!other) return;

@@ -47,7 +47,7 @@ void Target::write_some() {
   unsent_.erase(0, written);
 }
 
-void Output::serve() {
+void ChildOutput::serve() {
   read_some(std::size_t{1} << 16);
   if (target_ == nullptr) return;
   // A carriage return also ends a line, because progress bars end with one.
@@ -55,7 +55,7 @@ void Output::serve() {
   pass_on(over() || (whole == 0 && text_.size() >= kLongestLine) ? text_.size() : whole);
 }
 
-void Output::finish() {
+void ChildOutput::finish() {
   int there = 0;
   if (!over() && ::ioctl(source_.get(), FIONREAD, &there) != 0) there = 0;
   for (auto left = static_cast<std::size_t>(there); left > 0 && !over();) left -= read_some(left);
@@ -63,7 +63,7 @@ void Output::finish() {
   if (target_ != nullptr) pass_on(text_.size());
 }
 
-std::size_t Output::read_some(std::size_t most) {
+std::size_t ChildOutput::read_some(std::size_t most) {
   std::array<char, 1 << 16> piece;
   const ssize_t got = ::read(source_.get(), piece.data(), std::min(most, piece.size()));
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
@@ -73,7 +73,7 @@ std::size_t Output::read_some(std::size_t most) {
   return static_cast<std::size_t>(got);
 }
 
-void Output::pass_on(std::size_t bytes) {
+void ChildOutput::pass_on(std::size_t bytes) {
   target_->put(std::string_view(text_).substr(0, bytes));
   text_.erase(0, bytes);
 }

@@ -36,10 +36,10 @@ class Target {
 };
 
 /// One pipe of a process.
-class Output {
+class ChildOutput {
  public:
   /// `target`: where whole lines go; null: the text is kept for `take`.
-  Output(base::UniqueFd source, Target* target) : source_(std::move(source)), target_(target) {}
+  ChildOutput(base::UniqueFd source, Target* target) : source_(std::move(source)), target_(target) {}
 
   [[nodiscard]] int fd() const noexcept { return source_.get(); }
   [[nodiscard]] bool over() const noexcept { return !source_.valid(); }

@@ -62,8 +62,8 @@ class RaisedLimit {
 struct Child {
   int rank = 0;
   pid_t pid = -1;
-  base::UniqueFd process;       // not valid where the system does not give any
-  std::vector<Output> outputs;  // standard output, standard error, the report
+  base::UniqueFd process;            // not valid where the system does not give any
+  std::vector<ChildOutput> outputs;  // standard output, standard error, the report
   std::optional<int> status = std::nullopt;
 };
 
@@ -110,7 +110,7 @@ class Family {
       // The order of endings that were seen together is not known; a killed process is more likely the cause, so it
       // comes first.
       std::stable_partition(outcome_.endings.begin() + seen, outcome_.endings.end(),
-                            [](const Ending& ending) { return WIFSIGNALED(ending.status); });
+                            [](const ProcessEnd& ending) { return WIFSIGNALED(ending.status); });
       output_.write_some();
       errors_.write_some();
       while (const auto taken = signals_.take()) hear(*taken);
@@ -158,7 +158,7 @@ class Family {
       return true;
     }
     for (Child& child : children_) {
-      for (Output& output : child.outputs) output.finish();
+      for (ChildOutput& output : child.outputs) output.finish();
       child.outputs.clear();
     }
     return (output_.waits() || errors_.waits()) && !outcome_.signal;
@@ -169,7 +169,7 @@ class Family {
     if (lifeline_ >= 0) all.push_back({lifeline_, POLLIN, 0});
     for (const Child& child : children_) {
       if (!child.status && child.process.valid()) all.push_back({child.process.get(), POLLIN, 0});
-      for (const Output& output : child.outputs) {
+      for (const ChildOutput& output : child.outputs) {
         if (output.wants_more()) all.push_back({output.fd(), POLLIN, 0});
       }
     }
@@ -184,7 +184,7 @@ class Family {
   }
 
   void serve(Child& child) {
-    for (Output& output : child.outputs) {
+    for (ChildOutput& output : child.outputs) {
       if (output.wants_more() && readable_.count(output.fd()) != 0) output.serve();
     }
     int status = 0;
@@ -193,12 +193,12 @@ class Family {
       return;
     }
     child.status = status;
-    Output& report = child.outputs.back();
+    ChildOutput& report = child.outputs.back();
     report.finish();
     outcome_.endings.push_back({child.rank, status, report.take()});
     child.outputs.pop_back();
     if (!adopted_) {  // a child of the process may hold the pipes; do not wait for it
-      for (Output& output : child.outputs) output.finish();
+      for (ChildOutput& output : child.outputs) output.finish();
       child.outputs.clear();
     }
     if (status != 0 && !ending_) begin_to_end(kGrace);

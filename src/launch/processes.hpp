@@ -19,7 +19,7 @@
 namespace kolo::launch {
 
 /// How one process ended.
-struct Ending {
+struct ProcessEnd {
   int rank = 0;
   int status = 0;      ///< as waitpid returns it
   std::string report;  ///< what `body` wrote to the descriptor that it was given
@@ -27,9 +27,9 @@ struct Ending {
 
 /// How all processes ended.
 struct Outcome {
-  std::vector<Ending> endings;  ///< in the order in which they ended; of those seen at once the killed ones first
-  std::optional<int> signal;    ///< that this process got: it was passed on, and all have ended
-  int output_error = 0;         ///< why output of theirs could not be passed on; 0: it was
+  std::vector<ProcessEnd> endings;  ///< in the order in which they ended; of those seen at once the killed ones first
+  std::optional<int> signal;        ///< that this process got: it was passed on, and all have ended
+  int output_error = 0;             ///< why output of theirs could not be passed on; 0: it was
 };
 
 /// What happens to processes that the forked ones have started, once all forked ones have ended.

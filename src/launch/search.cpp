@@ -143,7 +143,7 @@ using State = Attempt::State;
 std::optional<Connection> Search::run(Directions& directions, base::Time deadline) {
   auto pause = kFirstPause;
   while (true) {
-    const Route route = directions.look(deadline);
+    const NetworkRoute route = directions.look(deadline);
     if (route.endpoints.empty() && !route.wrong.empty()) nobody(route.wrong);
     if (const std::string why = why_unreachable(route.endpoints); !why.empty())
       throw Error(ErrorCode::transport, "rank " + std::to_string(place_.rank) + " cannot reach rank 0 at " +
@@ -156,7 +156,7 @@ std::optional<Connection> Search::run(Directions& directions, base::Time deadlin
   }
 }
 
-std::optional<Connection> Search::try_all(const Route& route, base::Time deadline) {
+std::optional<Connection> Search::try_all(const NetworkRoute& route, base::Time deadline) {
   std::vector<Attempt> attempts;
   attempts.reserve(kMostAttempts);
   for (const Endpoint& endpoint : route.endpoints) {

@@ -26,7 +26,7 @@ class Search {
   /// Tries repeatedly, at the addresses that the directions give. Empty at the deadline: `said` has the reason.
   [[nodiscard]] std::optional<Connection> run(Directions& directions, base::Time deadline);
   /// Tries the addresses once.
-  [[nodiscard]] std::optional<Connection> try_all(const Route& route, base::Time deadline);
+  [[nodiscard]] std::optional<Connection> try_all(const NetworkRoute& route, base::Time deadline);
 
   [[nodiscard]] const std::string& said() const noexcept { return said_; }
 

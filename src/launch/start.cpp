@@ -68,7 +68,7 @@ Place check_place(Place place) {
 
 Start meeting(std::string reason, Place place, const MeetingPlace& where, std::string job = {}) {
   Start start;
-  start.way = Way::meeting;
+  start.kind = StartKind::meeting;
   start.reason = std::move(reason);
   start.place = check_place(std::move(place));
   start.where = where;
@@ -139,7 +139,7 @@ std::optional<Start> by_torchrun(const Situation& situation) {
 std::optional<Start> by_mpi(const Situation& situation) {
   if (!situation.mpi) return std::nullopt;
   Start start;
-  start.way = Way::mpi;
+  start.kind = StartKind::mpi;
   start.reason = "a launcher that MPI knows has started this process";
   return start;
 }

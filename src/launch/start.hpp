@@ -49,10 +49,10 @@ struct Situation {
   bool mpi = false;    ///< MPI is in the build, and its launcher has started this process
 };
 
-enum class Way : std::uint8_t { alone, meeting, mpi };
+enum class StartKind : std::uint8_t { alone, meeting, mpi };
 
 struct Start {
-  Way way = Way::alone;
+  StartKind kind = StartKind::alone;
   std::string reason;  ///< "KOLO_STORE is set"
   // Only for a meeting:
   Place place;

@@ -13,7 +13,7 @@
 #include <kolo/error.hpp>
 #include <kolo/gradient_arena.hpp>
 
-#include "libtorch/past_cache.hpp"
+#include "libtorch/streaming_stores.hpp"
 #include "libtorch/tensors.hpp"
 
 namespace kolo::libtorch {

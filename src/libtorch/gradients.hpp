@@ -6,7 +6,7 @@
 // `parameter.grad()` from then on: autograd adds to it in place (AccumulateGrad does so when a gradient is defined and
 // no graph is recorded). Where the program has reset or replaced it, autograd leaves another tensor there, whose
 // contents are copied in, and which is dropped, as the pass goes on. Zeroing and copying are passes over all gradients,
-// and what a step costs beside the reduction; libtorch/past_cache.hpp. Without an arena a gradient is reduced where
+// and what a step costs beside the reduction; libtorch/streaming_stores.hpp. Without an arena a gradient is reduced where
 // autograd has put it, and freed as soon as that has ended.
 #pragma once
 
@@ -23,7 +23,7 @@
 #include <kolo/libtorch.hpp>
 #include <kolo/parameters.hpp>
 
-#include "libtorch/devices.hpp"
+#include "libtorch/cuda_tensors.hpp"
 #include "libtorch/gradient_hooks.hpp"
 
 namespace kolo::libtorch {

@@ -10,7 +10,7 @@
 #include "base/quote.hpp"
 #include "base/system_error.hpp"
 #include "base/text.hpp"
-#include "timeline/output.hpp"
+#include "timeline/timeline_file.hpp"
 
 namespace kolo::timeline {
 namespace {
@@ -39,7 +39,7 @@ Timeline::Timeline(const Place& place, Report report)
     : Timeline(place, open_within(place.patience, place.path, base::Start::append), std::move(report)) {}
 
 Timeline::Timeline(const Place& place, base::UniqueFd file, Report report)
-    : patience_(place.patience), output_(std::make_shared<Output>(place, std::move(file), std::move(report))),
+    : patience_(place.patience), output_(std::make_shared<TimelineFile>(place, std::move(file), std::move(report))),
       thread_("the timeline's thread", [output = output_] { output->run(); }) {}
 
 void Timeline::end() noexcept {

@@ -111,7 +111,7 @@ class Writer {
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> waits_;  ///< by name and number: since when
 };
 
-class Output;
+class TimelineFile;
 
 class Timeline final : public recorder::Sink {
  public:
@@ -134,7 +134,7 @@ class Timeline final : public recorder::Sink {
 
  private:
   const base::Duration patience_;
-  const std::shared_ptr<Output> output_;  ///< the thread's, too, which may outlive this
+  const std::shared_ptr<TimelineFile> output_;  ///< the thread's, too, which may outlive this
   base::LeavableThread thread_;
   bool has_ended_ = false;
 };

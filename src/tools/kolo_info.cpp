@@ -29,7 +29,7 @@
 
 #include <kolo/kolo.hpp>
 
-#include "output.hpp"
+#include "end_of_output.hpp"
 
 namespace {
 

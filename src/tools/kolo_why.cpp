@@ -17,7 +17,7 @@
 
 #include <kolo/kolo.hpp>
 
-#include "output.hpp"
+#include "end_of_output.hpp"
 
 namespace {
 

@@ -219,7 +219,7 @@ void tables_that_are_made_anew(const char* /*backend*/) {
         cuda::Segment segment;
         segment.input = segment.output = input;
         segment.bytes = kBytes;
-        cuda::Table* table = nullptr;
+        cuda::ChunkTable* table = nullptr;
         while (table == nullptr) table = tables.find({segment}, stream.raw());
         cuda::launch({table->chunks(), table->count(), cuda::Direction::pack, slot}, 1, stream.raw());
         table->used(stream);

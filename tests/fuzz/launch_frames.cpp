@@ -7,7 +7,7 @@
 
 #include <kolo/error.hpp>
 
-#include "launch/frame.hpp"
+#include "launch/meeting_frame.hpp"
 
 namespace kolo::fuzz {
 namespace {

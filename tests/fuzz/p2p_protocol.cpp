@@ -115,9 +115,9 @@ class Rank {
   void act(Does what, Input& input) {
     switch (what) {
     case Does::send:
-      return start(p2p::Message::Way::send, input);
+      return start(p2p::Message::Role::send, input);
     case Does::receive:
-      return start(p2p::Message::Way::receive, input);
+      return start(p2p::Message::Role::receive, input);
     case Does::hear:
       return hear(input);
     case Does::step:
@@ -128,7 +128,7 @@ class Rank {
       return;
     case Does::cancel:
       if (p2p::Message* message = one_of(input)) {
-        if (message->way == p2p::Message::Way::receive) protocol_.cancel(*message);
+        if (message->role == p2p::Message::Role::receive) protocol_.cancel(*message);
       }
       return;
     case Does::provide:
@@ -149,13 +149,13 @@ class Rank {
     }
   }
 
-  void start(p2p::Message::Way way, Input& input) {
+  void start(p2p::Message::Role role, Input& input) {
     if (letters_.size() >= kMostOpen) return;
-    const bool sends = way == p2p::Message::Way::send;
+    const bool sends = role == p2p::Message::Role::send;
     auto letter = std::make_unique<Letter>();
     p2p::Message& message = letter->message;
     letter->memory.resize(kSizes[input.byte() % kSizes.size()]);
-    message.way = way;
+    message.role = role;
     message.dtype = input.byte() % 4 == 0 ? DType::boolean : DType::uint8;
     message.peer = input.byte() % (kRanks + (sends ? 0 : 1)) - (sends ? 0 : 1);
     message.tag = static_cast<std::int32_t>(input.byte() % 3) - (sends ? 0 : 1);

@@ -42,7 +42,7 @@ void run(std::string_view input) {
   situation.mpi = variables.count("OMPI_COMM_WORLD_SIZE") > 0;
   try {
     const launch::Start start = launch::choose_start(situation);
-    if (start.way == launch::Way::meeting) {
+    if (start.kind == launch::StartKind::meeting) {
       KOLO_CHECK(start.place.rank >= 0 && start.place.rank < start.place.size);
       KOLO_CHECK(start.where.has_value() && !start.where->describe().empty());
     }

@@ -11,8 +11,8 @@ namespace {
 
 const std::string kWord(64, 'a');
 
-TEST(Entry, SurvivesTheJourneyAsText) {
-  const Entry entry{kWord, {{"10.0.0.1", 29500}, {"::1", 1}}};
+TEST(StoreEntry, SurvivesTheJourneyAsText) {
+  const StoreEntry entry{kWord, {{"10.0.0.1", 29500}, {"::1", 1}}};
   const JobKey key{"secret", "a job"};
   std::string proof;
   const auto read = decode_entry(encode(entry, key), proof);
@@ -23,7 +23,7 @@ TEST(Entry, SurvivesTheJourneyAsText) {
   EXPECT_NE(proof, proof_of(*read, {"secret", "another job"}));
 }
 
-TEST(Entry, WhatIsNoneIsNotRead) {
+TEST(StoreEntry, WhatIsNoneIsNotRead) {
   const std::string begin = "kolo-1 proof " + kWord;
   std::string proof;
   EXPECT_TRUE(decode_entry(begin, proof));

@@ -333,7 +333,7 @@ void expect_sessions(const std::function<kolo::MeetingPlace()>& where) {
     }
   });
   ASSERT_EQ(outcome.endings.size(), 4U);
-  for (const kolo::launch::Ending& ending : outcome.endings) EXPECT_EQ(ending.status, 0) << ending.rank;
+  for (const kolo::launch::ProcessEnd& ending : outcome.endings) EXPECT_EQ(ending.status, 0) << ending.rank;
 }
 
 TEST(Sessions, MeetByTcp) {

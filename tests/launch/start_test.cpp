@@ -56,13 +56,13 @@ std::string sentence(const Variables& variables) {
 
 TEST(StartChoice, NothingIsAWorldOfOne) {
   const Start start = choose({});
-  EXPECT_EQ(start.way, Way::alone);
+  EXPECT_EQ(start.kind, StartKind::alone);
   EXPECT_EQ(start.reason, "no launcher has started this process");
 }
 
 TEST(StartChoice, EachWayHasItsPlaceAndReason) {
   const Start store = choose(kStore);
-  EXPECT_EQ(store.way, Way::meeting);
+  EXPECT_EQ(store.kind, StartKind::meeting);
   EXPECT_EQ(store.reason, "KOLO_STORE is set");
   EXPECT_EQ(store.place.rank, 1);
   EXPECT_EQ(store.place.size, 4);
@@ -99,11 +99,12 @@ TEST(StartChoice, OneOrder) {
   EXPECT_EQ(choose(all, true, nullptr, true).reason, "KOLO_ALONE is set");
   EXPECT_EQ(choose(all, true).reason, "KOLO_STORE is set");
   EXPECT_EQ(choose(kTorchrun + kSlurm, true).reason, "torchrun has started this process (TORCHELASTIC_RUN_ID)");
-  EXPECT_EQ(choose(kPyTorch + kSlurm, true).way, Way::mpi);
+  EXPECT_EQ(choose(kPyTorch + kSlurm, true).kind, StartKind::mpi);
   EXPECT_EQ(choose(kPyTorch + kSlurm).reason, "RANK and WORLD_SIZE are set");
   // A batch script has the job's variables, and is one process.
-  EXPECT_EQ(choose({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "6"}, {"SLURM_JOB_NODELIST", "gpu1"}}).way, Way::alone);
-  EXPECT_EQ(choose({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).way, Way::alone);
+  EXPECT_EQ(choose({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "6"}, {"SLURM_JOB_NODELIST", "gpu1"}}).kind,
+            StartKind::alone);
+  EXPECT_EQ(choose({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).kind, StartKind::alone);
 }
 
 TEST(StartChoice, TheOrderIsShownWithTheReasons) {

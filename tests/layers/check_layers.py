@@ -131,7 +131,7 @@ MAY_OPEN = {
     "src/base/files.cpp": "the three ways",
     "src/base/cgroup.cpp": "/proc and /sys, below a root that tests choose",
     "src/base/cpu.cpp": "/proc and /sys, below a root that tests choose",
-    "src/checkpoint/files.cpp": "renames folders that it has made",
+    "src/checkpoint/disk.cpp": "renames folders that it has made",
     "src/launch/descendants.cpp": "/proc",
     "src/recorder/directory.cpp": "the folder of the recorders: its owner is checked",
     "src/recorder/recorder.cpp": "makes a new file and maps it, which needs it open to be read",

@@ -21,7 +21,7 @@ CLEAN = {
     "src/base/env.cpp": '#include "base/env.hpp"\nauto x = std::getenv("KOLO_X");\n',
     "src/base/env.hpp": "#include <kolo/types.hpp>\n",
     "src/base/mutex.hpp": "#include <condition_variable>\n#include <mutex>\n",
-    "src/data/kernels/reduce.cpp": '#include "hwy/foreach_target.h"\n#include <hwy/highway.h>\n#include HWY_TARGET_INCLUDE\n',
+    "src/data/kernels/reduction.cpp": '#include "hwy/foreach_target.h"\n#include <hwy/highway.h>\n#include HWY_TARGET_INCLUDE\n',
     "src/core/topology.hpp": '#include "base/env.hpp"\n#include <bit>\n#include <sys/mman.h>\n',
     "src/control/board.hpp": '#include "core/topology.hpp"\n#include <boost/container/small_vector.hpp>\n',
     "src/control/tcp/link.hpp": '#include "control/board.hpp"\n#include <boost/asio.hpp>\n#include <net/if.h>\n',

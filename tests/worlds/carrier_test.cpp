@@ -17,7 +17,7 @@
 #include <kolo/config.hpp>
 #include <kolo/kolo.hpp>
 
-#include "api/carrier.hpp"
+#include "api/node_carrier.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "errors.hpp"
 #include "tests/support/cases.hpp"

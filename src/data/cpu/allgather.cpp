@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 

@@ -32,7 +32,7 @@
 #include "data/cpu/collective.hpp"
 #include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 
@@ -49,7 +49,6 @@ class Allreduce final : public Collective {
   void enter(const Chunk& chunk) override;
   void arrive(const Chunk& chunk) override;
   void take(const Chunk& chunk) override;
-  [[nodiscard]] std::string_view route(const data::Run& run) const override;
 
  private:
   void open(const WireFormat& format, const kernels::Reduction& reduction, const data::Piece* pieces, std::size_t count,

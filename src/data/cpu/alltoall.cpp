@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 

@@ -3,7 +3,7 @@
 
 #include "core/collectives.hpp"
 #include "data/cpu/site.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 

@@ -66,11 +66,6 @@ class Collective {
   /// chunks of the set.
   [[nodiscard]] virtual std::size_t over(std::uint64_t /*taken*/) const { return 0; }
 
-  /// By which route such a run goes, in a word or two, for the log.
-  [[nodiscard]] virtual std::string_view route(const data::Run& /*run*/) const {
-    return site_.one_node() ? to_string(Route::slots) : "between nodes";
-  }
-
  protected:
   Site& site_;
 };

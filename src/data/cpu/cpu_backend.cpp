@@ -81,22 +81,18 @@ std::string CpuBackend::describe() const {
   const std::size_t slot = intra_->slot_bytes();
   text << intra_->name() << " (" << topology_.local_size() << " ranks, " << intra_->slots() << " slots of "
        << (slot % 1024 == 0 ? slot / 1024 : slot) << (slot % 1024 == 0 ? " KiB" : " bytes")
-       << (site_.to_peers.way() == kernels::PeerCopy::Way::past_cache ? ", written past the cache)" : ")");
+       << (site_.to_peers.stores() == kernels::PeerCopy::Stores::past_cache ? ", written past the cache)" : ")");
   if (inter_ != nullptr)
     text << ", " << inter_->name() << " (" << topology_.node_count() << " nodes, " << site_.lanes
          << (site_.lanes == 1 ? " lane)" : " lanes)");
   return text.str();
 }
 
-std::string CpuBackend::route(const data::Run& run) const {
-  if (topology_.size == 1) return "in place";
-  return std::string(collectives_.any(run.kind).route(run));
-}
-
-data::Way CpuBackend::way(const data::Run& run) const {
-  if (topology_.size == 1) return data::Way::alone;
-  if (!site_.one_node()) return data::Way::between_nodes;
-  return collectives_.any(run.kind).route(run) == to_string(Route::flat) ? data::Way::flat : data::Way::slots;
+data::RunRoute CpuBackend::route(const data::Run& run) const {
+  if (topology_.size == 1) return data::RunRoute::alone;
+  if (!site_.one_node()) return data::RunRoute::between_nodes;
+  const std::size_t bytes = wire_format(run.dtype, run.wire).bytes(run.elements);
+  return site_.takes(run.kind, Route::flat, bytes) ? data::RunRoute::flat : data::RunRoute::slots;
 }
 
 std::string CpuBackend::explain_route(const data::Job& /*job*/, const data::Run& run, const data::Piece& piece) {

@@ -68,8 +68,7 @@ class CpuBackend final : public data::Backend {
              std::shared_ptr<transport::InterNode> inter, CpuBackendOptions options = {});
 
   [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] std::string route(const data::Run& run) const override;
-  [[nodiscard]] data::Way way(const data::Run& run) const override;
+  [[nodiscard]] data::RunRoute route(const data::Run& run) const override;
   [[nodiscard]] std::string explain_route(const data::Job& job, const data::Run& run,
                                           const data::Piece& piece) override;
   void start(data::Job& job) override;

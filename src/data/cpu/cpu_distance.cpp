@@ -9,7 +9,7 @@
 
 #include "base/cpu_relax.hpp"
 #include "data/kernels/peer_copy.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 namespace {
@@ -20,7 +20,7 @@ using kernels::PeerCopy;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kMostBytes = 64 << 10;
 constexpr std::size_t kLeastBytes = 16 << 10;  // shorter writes say little
-constexpr std::size_t kRounds = 8;             // of each way; the first does not count
+constexpr std::size_t kRounds = 8;             // of each kind; the first does not count
 
 /// Of the chunk: 0 counts what its rank has written, 1 what it has read.
 Counter& counter(const transport::IntraNode& intra, int rank, std::uint64_t chunk) {
@@ -51,11 +51,11 @@ CpuDistance measure_cpu_distance(const transport::IntraNode& intra, base::Durati
   if (peer >= intra.local_size() || intra.slot_bytes() < kLine + kLeastBytes) return CpuDistance::unknown;
   const std::size_t bytes = std::min(intra.slot_bytes() - kLine, kMostBytes);
   std::vector<std::byte> memory(bytes);
-  std::array<std::array<base::Duration, kRounds>, 2> took{};  // by way
+  std::array<std::array<base::Duration, kRounds>, 2> took{};  // by kind of stores
   for (std::uint64_t round = 0; round < 2 * kRounds; ++round) {
-    const auto way = static_cast<PeerCopy::Way>(round % 2);
+    const auto stores = static_cast<PeerCopy::Stores>(round % 2);
     const base::Time begun = base::now();
-    PeerCopy{way}(intra.slot(own, 0) + kLine, memory.data(), static_cast<std::int64_t>(bytes));
+    PeerCopy{stores}(intra.slot(own, 0) + kLine, memory.data(), static_cast<std::int64_t>(bytes));
     took[round % 2][round / 2] = base::now() - begun;
     counter(intra, own, 0).store(round + 1, std::memory_order_release);
     if (!wait_for(counter(intra, peer, 0), round + 1, until)) return CpuDistance::unknown;

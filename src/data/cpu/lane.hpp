@@ -23,7 +23,7 @@
 //
 // Partial sums are added in the order of the nodes, so together with the order inside a node (allreduce.hpp) a sum
 // depends on nothing but the ranks' inputs, neither on how chunks and shares were cut nor on who adds: all nodes that
-// finish an element for themselves get the same bits (data/kernels/reduce.hpp). Partial sums travel as they
+// finish an element for themselves get the same bits (data/kernels/reduction.hpp). Partial sums travel as they
 // are, finished ones encoded as in the slots (wire_format.hpp).
 //
 // Broadcast is a chain from the root's node through all others in ring order; a node passes a chunk on as soon as it
@@ -38,7 +38,7 @@
 #include "data/cpu/chunk.hpp"
 #include "data/cpu/exchanges.hpp"
 #include "data/cpu/wire_format.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::data::cpu {

@@ -47,12 +47,6 @@ Collective::Cut Reduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
   return Cut::chunk;
 }
 
-std::string_view Reduce::route(const data::Run& run) const {
-  if (!site_.one_node()) return "lanes";
-  const std::size_t bytes = wire_format(run.dtype, run.wire).bytes(run.elements);
-  return to_string(site_.takes(run.kind, Route::flat, bytes) ? Route::flat : Route::slots);
-}
-
 Part Reduce::own_share(const Chunk& chunk) const noexcept {
   return site_.own_share(chunk.elements, format_->granule());
 }

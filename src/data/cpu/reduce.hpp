@@ -22,7 +22,7 @@
 #include "data/cpu/collective.hpp"
 #include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 
@@ -39,7 +39,6 @@ class Reduce final : public Collective {
   void arrive(const Chunk& chunk) override;
   [[nodiscard]] bool ready(const Chunk& chunk) const override;
   void take(const Chunk& chunk) override;
-  [[nodiscard]] std::string_view route(const data::Run& run) const override;
 
  private:
   [[nodiscard]] bool is_root() const noexcept { return root_ == site_.topology.rank; }

@@ -24,7 +24,7 @@
 #include "data/cpu/collective.hpp"
 #include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 

@@ -8,7 +8,7 @@
 #include "base/cache_line.hpp"
 #include "data/cpu/registry.hpp"
 #include "data/kernels/float_mode.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 

@@ -19,7 +19,7 @@
 
 #include "core/wire.hpp"
 #include "data/kernels/peer_copy.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "data/cuda/cuda_api.hpp"
+#include "data/cuda/device_region.hpp"
 #include "data/cuda/device_times.hpp"
-#include "data/cuda/region.hpp"
 #include "data/cuda/set_on_device.hpp"
 #include "data/cuda/steps.hpp"
 

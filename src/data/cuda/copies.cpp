@@ -96,7 +96,7 @@ bool CudaBackend::Copies::collect(std::deque<Piece*>& under_way, std::vector<Dev
     Piece& piece = *under_way.front();
     under_way.pop_front();
     DeviceCopy& copy = *std::exchange(piece.copy, nullptr);
-    if (!copy.stopped && copy.way == DeviceCopy::Way::to_host) {
+    if (!copy.stopped && copy.direction == DeviceCopy::Direction::to_host) {
       host_touches(piece.memory.data(), piece.bytes, false, "a message");
       std::memcpy(copy.on_host + copy.copied, piece.memory.data(), piece.bytes);
     }
@@ -132,7 +132,7 @@ bool CudaBackend::Copies::give(CopyEquipment& with, std::vector<DeviceCopy*>& ne
 }
 
 void CudaBackend::Copies::give_piece(CopyEquipment& with, DeviceCopy& copy, Piece& piece) {
-  const bool to_host = copy.way == DeviceCopy::Way::to_host;
+  const bool to_host = copy.direction == DeviceCopy::Direction::to_host;
   const OwnStream& stream = to_host ? with.to_host : with.to_device;
   std::byte* const pinned = piece.memory.data();
   std::byte* const on_device = copy.on_device + copy.given;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a tensor of a device is reduced, or moved, and why: in words, for the log. What `plan` (collectives.hpp) does.
+// Where a tensor of a device is reduced, or moved, and why: in words, for the log. What `plan` (collective_steps.hpp) does.
 #pragma once
 
 #include <string>

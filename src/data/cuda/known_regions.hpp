@@ -13,7 +13,7 @@
 
 #include "base/mutex.hpp"
 #include "data/cuda/carrier.hpp"
-#include "data/cuda/region.hpp"
+#include "data/cuda/device_region.hpp"
 #include "data/cuda/worker.hpp"
 
 namespace kolo::cuda {

@@ -40,7 +40,7 @@ struct CudaBackend::OpenJob {
 struct CudaBackend::Flight {
   OpenJob* open = nullptr;
   Load load;
-  Table* table = nullptr;
+  ChunkTable* table = nullptr;
   Stamps* unpack_stamps = nullptr;  // around the unpack; null: it is not timed
   bool last = false;
   bool under_way = false;

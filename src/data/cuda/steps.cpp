@@ -10,7 +10,7 @@
 #include "base/round_up.hpp"
 #include "core/collectives.hpp"
 #include "core/device_place.hpp"
-#include "data/cuda/collectives.hpp"
+#include "data/cuda/collective_steps.hpp"
 #include "data/neutral.hpp"
 
 namespace kolo::cuda {

@@ -116,7 +116,7 @@ class StepPlanner {
   /// All steps since the last call.
   [[nodiscard]] std::vector<Step> take();
 
-  // -- what collectives are made of (collectives.cpp)
+  // -- what collectives are made of (collective_steps.cpp)
   [[nodiscard]] const StepLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] Segment segment_of(const data::Run& run, const data::Piece& piece) const noexcept;
   /// Whether so many bytes are reduced where they lie: what must be changed before it is reduced goes through a slot.

@@ -31,20 +31,20 @@ std::uint64_t key_of(const std::vector<Segment>& segments) noexcept {
 }  // namespace
 
 /// Only who wants to make room asks for its last use, which is seldom, so that is recorded then.
-bool Table::is_free() {
+bool ChunkTable::is_free() {
   if (user_ != nullptr) last_use_.record(std::exchange(user_, nullptr)->raw());
   return last_use_.reached();
 }
 
 Tables::Tables(std::size_t chunks) : chunks_(chunks), device_(chunks * sizeof(Chunk)), host_(chunks * sizeof(Chunk)) {}
 
-Table* Tables::find(const std::vector<Segment>& segments, cudaStream_t stream) {
+ChunkTable* Tables::find(const std::vector<Segment>& segments, cudaStream_t stream) {
   const std::uint64_t key = key_of(segments);
   const auto [first, last] = by_key_.equal_range(key);
   const auto found = std::find_if(first, last, [&](const auto& known) {
     return known.second->stream_ == stream && known.second->segments_ == segments;
   });
-  Table* table = found != last ? found->second : nullptr;
+  ChunkTable* table = found != last ? found->second : nullptr;
   if (table == nullptr) {
     const std::size_t chunks = chunks_in(segments);
     KOLO_CHECK(chunks > 0 && chunks <= chunks_) << "a step of " << chunks << " chunks; there is room for " << chunks_;
@@ -52,9 +52,9 @@ Table* Tables::find(const std::vector<Segment>& segments, cudaStream_t stream) {
     while (!find_room(chunks, begin)) {
       if (!drop_oldest()) return nullptr;
     }
-    std::unique_ptr<Table> made;
+    std::unique_ptr<ChunkTable> made;
     if (dropped_.empty()) {
-      made = std::make_unique<Table>();
+      made = std::make_unique<ChunkTable>();
     } else {
       made = std::move(dropped_.back());
       dropped_.pop_back();
@@ -94,7 +94,7 @@ bool Tables::drop_oldest() {
   return true;
 }
 
-void Tables::fill(Table& table, const std::vector<Segment>& segments, cudaStream_t stream) {
+void Tables::fill(ChunkTable& table, const std::vector<Segment>& segments, cudaStream_t stream) {
   std::byte* const host = host_.data() + table.begin_ * sizeof(Chunk);
   std::byte* const device = device_.data() + table.begin_ * sizeof(Chunk);
   table.segments_ = segments;

@@ -21,7 +21,7 @@
 namespace kolo::cuda {
 
 /// One table on the device, and what it was made from.
-class Table {
+class ChunkTable {
  public:
   [[nodiscard]] const Chunk* chunks() const noexcept { return chunks_; }
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
@@ -49,7 +49,7 @@ class Tables {
   explicit Tables(std::size_t chunks);
   /// The table of these segments; made, and copied by `stream`, unless it is there. Null while those for which it would
   /// have to make room are in use.
-  [[nodiscard]] Table* find(const std::vector<Segment>& segments, cudaStream_t stream);
+  [[nodiscard]] ChunkTable* find(const std::vector<Segment>& segments, cudaStream_t stream);
   /// What so many chunks take on the device.
   [[nodiscard]] static std::uint64_t device_bytes(std::size_t chunks) noexcept {
     return std::uint64_t{chunks} * sizeof(Chunk);
@@ -60,14 +60,14 @@ class Tables {
  private:
   [[nodiscard]] bool find_room(std::size_t chunks, std::size_t& begin);
   [[nodiscard]] bool drop_oldest();
-  void fill(Table& table, const std::vector<Segment>& segments, cudaStream_t stream);
+  void fill(ChunkTable& table, const std::vector<Segment>& segments, cudaStream_t stream);
 
   const std::size_t chunks_;
   DeviceMemory device_;
   PinnedMemory host_;
-  std::map<std::size_t, std::unique_ptr<Table>> tables_;   // by where they begin
-  std::unordered_multimap<std::uint64_t, Table*> by_key_;  // of their segments
-  std::vector<std::unique_ptr<Table>> dropped_;            // to be used again
+  std::map<std::size_t, std::unique_ptr<ChunkTable>> tables_;   // by where they begin
+  std::unordered_multimap<std::uint64_t, ChunkTable*> by_key_;  // of their segments
+  std::vector<std::unique_ptr<ChunkTable>> dropped_;            // to be used again
   std::uint64_t uses_ = 0;
   std::uint64_t made_ = 0;
 };

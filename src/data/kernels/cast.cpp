@@ -5,7 +5,7 @@
 
 #include <hwy/base.h>
 
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 #include "data/kernels/stream.hpp"
 
 namespace kolo::kernels {

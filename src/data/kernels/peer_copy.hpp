@@ -17,18 +17,18 @@ namespace kolo::kernels {
 
 class PeerCopy {
  public:
-  enum class Way : std::uint8_t { through_cache, past_cache };
+  enum class Stores : std::uint8_t { through_cache, past_cache };
   /// Shorter ones are plain copies.
   static constexpr std::size_t kLeastBytes = 8 << 10;
 
   constexpr PeerCopy() = default;
-  constexpr explicit PeerCopy(Way way) noexcept : way_(way) {}
-  [[nodiscard]] constexpr Way way() const noexcept { return way_; }
+  constexpr explicit PeerCopy(Stores stores) noexcept : stores_(stores) {}
+  [[nodiscard]] constexpr Stores stores() const noexcept { return stores_; }
   /// Copies between disjoint memory. Done, for other CPUs, when this returns.
   void operator()(void* to, const void* from, std::int64_t bytes) const;
 
  private:
-  Way way_ = Way::through_cache;
+  Stores stores_ = Stores::through_cache;
 };
 
 }  // namespace kolo::kernels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What passes between the public calls of this module (reduce.cpp, cast.cpp), which check and choose, and the vector
+// What passes between the public calls of this module (reduction.cpp, cast.cpp), which check and choose, and the vector
 // code, which is compiled once for each instruction set and dispatched at run time.
 #ifndef KOLO_KERNELS_STREAM_HPP
 #define KOLO_KERNELS_STREAM_HPP
@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "base/cache_line.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::kernels {
 

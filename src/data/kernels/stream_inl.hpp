@@ -139,7 +139,7 @@ HWY_INLINE Pair<Lane> stored(const Scale& scale, const Pair<Lane>& pair) {
 }
 
 /// Where results go: to every output.
-struct Outputs {
+struct OutputPointers {
   std::uint8_t* const* arrays;
   int n;
 
@@ -151,7 +151,7 @@ struct Outputs {
 
 template <class In, class Out, class Op, class Scale, class Unit>
 HWY_INLINE void reduce_unit(const Scale& scale, const Unit& unit, const std::uint8_t* const* inputs, int n,
-                            const Outputs& outputs, std::size_t element) {
+                            const OutputPointers& outputs, std::size_t element) {
   const std::size_t at = element * In::kElementBytes;
   auto sum = loaded(scale, unit.template load<In>(inputs[0] + at));
   for (int r = 1; r < n; ++r) accumulate<Op>(scale, sum, unit.template load<In>(inputs[r] + at));
@@ -161,7 +161,7 @@ HWY_INLINE void reduce_unit(const Scale& scale, const Unit& unit, const std::uin
 /// Two units at once: enough independent work to hide the latency of an addition, few enough for the registers.
 template <class In, class Out, class Op, class Scale, class Unit>
 HWY_INLINE void reduce_two_units(const Scale& scale, const Unit& unit, const std::uint8_t* const* inputs, int n,
-                                 const Outputs& outputs, std::size_t element) {
+                                 const OutputPointers& outputs, std::size_t element) {
   constexpr std::size_t kUnit = In::kUnitBytes / In::kElementBytes;
   const std::size_t at = element * In::kElementBytes;
   auto a = loaded(scale, In::load(inputs[0] + at));
@@ -195,7 +195,7 @@ HWY_INLINE std::size_t reduce_pair(const Scale& scale, const Unit& unit, const S
   const auto count = static_cast<std::size_t>(stream.count);
   for (; i + kTwoUnits <= count; i += kTwoUnits) {
     base::fetch_lines(theirs + i * In::kElementBytes, 2 * In::kUnitBytes);
-    reduce_two_units<In, Out, Op>(scale, unit, inputs, 2, Outputs{output, 1}, i);
+    reduce_two_units<In, Out, Op>(scale, unit, inputs, 2, OutputPointers{output, 1}, i);
   }
   return i;
 }
@@ -204,7 +204,7 @@ HWY_INLINE std::size_t reduce_pair(const Scale& scale, const Unit& unit, const S
 /// where no element of the output begins at a multiple of a vector.
 template <class In, class Out, class Op, class Scale>
 HWY_INLINE std::size_t reduce_past_cache(const Scale& scale, const Stream& stream, const std::uint8_t* const* inputs,
-                                         const Outputs& outputs, std::size_t count) {
+                                         const OutputPointers& outputs, std::size_t count) {
   constexpr std::size_t kUnit = In::kUnitBytes / In::kElementBytes;
   constexpr std::size_t kVector = kLanes<std::uint8_t>;
   const std::size_t before = (kVector - reinterpret_cast<std::uintptr_t>(outputs.arrays[0]) % kVector) % kVector;
@@ -225,7 +225,7 @@ HWY_NOINLINE void run(const Scale& scale, const Stream& stream) {
   constexpr std::size_t kUnit = In::kUnitBytes / In::kElementBytes;
   static_assert(kUnit == Out::kUnitBytes / Out::kElementBytes);
   const auto* inputs = reinterpret_cast<const std::uint8_t* const*>(stream.inputs);
-  const Outputs outputs{reinterpret_cast<std::uint8_t* const*>(stream.outputs), stream.copies};
+  const OutputPointers outputs{reinterpret_cast<std::uint8_t* const*>(stream.outputs), stream.copies};
   const auto count = static_cast<std::size_t>(stream.count);
 
   std::size_t i = 0;

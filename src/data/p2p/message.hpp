@@ -20,13 +20,13 @@ inline constexpr int kAny = -1;
 
 /// The caller fills in what is constant, and keeps the object where it is until it is done.
 struct Message {
-  enum class Way : std::uint8_t { send, receive };
+  enum class Role : std::uint8_t { send, receive };
   /// How far it has come. Of a send: `waiting` until its frame is in the channel, then `announced` until the receiver
   /// wants its data, then `moving`. Of a receive: `waiting` until it has a message, then `moving`.
   enum class State : std::uint8_t { fresh, waiting, announced, moving, done };
 
   // -- constant
-  Way way = Way::send;
+  Role role = Role::send;
   DType dtype = DType::uint8;
   std::int32_t tag = 0;                       ///< of a receive also kAny
   int peer = 0;                               ///< rank of the world; of a receive also kAny

@@ -8,7 +8,7 @@
 #include <kolo/error.hpp>
 
 #include "base/cpu_relax.hpp"
-#include "data/p2p/sentences.hpp"
+#include "data/p2p/message_sentences.hpp"
 
 namespace kolo::p2p {
 
@@ -142,7 +142,7 @@ base::Time Messenger::next_due_of_open() {
 // ---------------------------------------------------------------- the driver
 
 bool Messenger::is_read_by_peer(const Message& message) const noexcept {
-  return message.bytes > read_above_ && message.way == Message::Way::send && message.peer != topology_.rank &&
+  return message.bytes > read_above_ && message.role == Message::Role::send && message.peer != topology_.rank &&
          !leaves_node(message);
 }
 

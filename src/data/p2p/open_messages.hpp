@@ -96,7 +96,7 @@ class OpenMessages {
     if (rank != noted_) channels_.note_wait(noted_ = rank);
   }
   void count(const Message& message) noexcept {
-    if (message.way == Message::Way::send) {
+    if (message.role == Message::Role::send) {
       ++counters_.sent;
       counters_.bytes_sent += message.bytes;
     } else {

@@ -10,7 +10,7 @@
 
 #include "base/check.hpp"
 #include "core/dtype.hpp"
-#include "data/p2p/sentences.hpp"
+#include "data/p2p/message_sentences.hpp"
 
 namespace kolo::p2p {
 
@@ -20,7 +20,7 @@ void Protocol::start(Message& message) {
   open_.add(message);
   if (!closed_.ok()) return open_.end(message, closed_);
   try {
-    message.way == Message::Way::send ? start_send(message) : start_receive(message);
+    message.role == Message::Role::send ? start_send(message) : start_receive(message);
   } catch (...) {  // no memory: the message goes with the call
     give_up(message, no_memory());
     throw;
@@ -123,7 +123,7 @@ void Protocol::close(const Status& status) {
   if (!closed_.ok()) return;
   closed_ = status;
   for (const Message* message : open_) {
-    if (message->way == Message::Way::send && message->permit != 0) channels_.end(message->permit);
+    if (message->role == Message::Role::send && message->permit != 0) channels_.end(message->permit);
   }
   sending_.close();
   receiving_.close();
@@ -137,7 +137,7 @@ void Protocol::detach(Message& message) {
     partner->partner = nullptr;
     return open_.end(*partner, given_up_there(*partner));
   }
-  if (message.way == Message::Way::send) {
+  if (message.role == Message::Role::send) {
     if (message.peer != rank_) return sending_.withdraw(message);
     matching_.remove(rank_, message.id);
     return;
@@ -191,7 +191,7 @@ void Protocol::on_departed(int rank, base::Time until, int because) {
   }
   const std::vector<Message*> open = open_.all();
   for (Message* message : open) {
-    if (message->way == Message::Way::send && message->peer == rank)
+    if (message->role == Message::Role::send && message->peer == rank)
       give_up(*message, has_departed(*message, departed_));
     if (message->is_withdrawn && message->source == rank) give_up(*message, has_departed(*message, departed_));
   }

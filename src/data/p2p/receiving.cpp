@@ -7,7 +7,7 @@
 
 #include <kolo/error.hpp>
 
-#include "data/p2p/sentences.hpp"
+#include "data/p2p/message_sentences.hpp"
 
 namespace kolo::p2p {
 

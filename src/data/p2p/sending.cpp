@@ -9,7 +9,7 @@
 
 #include "base/check.hpp"
 #include "core/dtype.hpp"
-#include "data/p2p/sentences.hpp"
+#include "data/p2p/message_sentences.hpp"
 
 namespace kolo::p2p {
 namespace {

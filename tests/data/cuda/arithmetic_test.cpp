@@ -11,7 +11,7 @@
 #include <kolo/gradient_arena.hpp>
 
 #include "base/half.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 #include "tests/data/cuda/rank_device.hpp"
 #include "tests/support/sanitized.hpp"
 

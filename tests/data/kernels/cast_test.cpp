@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 #include "support.hpp"
 
 namespace kolo::kernels {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/kernels/peer_copy.hpp"
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 #include "support.hpp"
 
 namespace kolo::kernels {
@@ -42,10 +42,10 @@ TEST_P(Copy, CopiesBytesAndNothingElse) {
 }
 
 TEST_P(Copy, ToPeersIsACopyByEitherWay) {
-  for (const PeerCopy::Way way : {PeerCopy::Way::through_cache, PeerCopy::Way::past_cache}) {
+  for (const PeerCopy::Stores stores : {PeerCopy::Stores::through_cache, PeerCopy::Stores::past_cache}) {
     for (int round = 0; round < 5; ++round) {
       for (const std::int64_t bytes : {0, 1, 8191, 8192, 16'385, 40'000, 140'000, 600'001}) {
-        expect_copies(PeerCopy(way), bytes, round % 3 * 5, round * 7);
+        expect_copies(PeerCopy(stores), bytes, round % 3 * 5, round * 7);
       }
     }
   }

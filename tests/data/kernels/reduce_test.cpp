@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 
 namespace kolo::kernels::reference {
 

@@ -17,7 +17,7 @@
 
 #include <hwy/highway.h>
 
-#include "data/kernels/reduce.hpp"
+#include "data/kernels/reduction.hpp"
 #include "reference.hpp"
 
 namespace kolo::kernels {

@@ -33,7 +33,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/p2p/sentences.hpp"
+#include "data/p2p/message_sentences.hpp"
 #include "network.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/schedules.hpp"
@@ -41,8 +41,8 @@
 namespace kolo::p2p::departures {
 namespace {
 
-constexpr auto kSend = Message::Way::send;
-constexpr auto kReceive = Message::Way::receive;
+constexpr auto kSend = Message::Role::send;
+constexpr auto kReceive = Message::Role::receive;
 constexpr std::byte kUsedAgain{0xDD};
 constexpr std::byte kNotThere{0xAA};
 constexpr std::size_t kLongest = 30000;
@@ -138,10 +138,10 @@ class Job {
     }
   }
 
-  void add(int rank, std::uint64_t group, Message::Way way, int peer, int tag, std::size_t bytes) {
+  void add(int rank, std::uint64_t group, Message::Role role, int peer, int tag, std::size_t bytes) {
     Operation operation;
     operation.group = group;
-    operation.letter = std::make_unique<Letter>(way, peer, tag, bytes);
+    operation.letter = std::make_unique<Letter>(role, peer, tag, bytes);
     operation.letter->message.set = group;
     if (group != 0) operation.letter->message.members = &members_[group];
     place(rank).program.push_back(std::move(operation));
@@ -268,14 +268,14 @@ class Job {
   void start(int rank, Operation& operation) {
     Letter& letter = *operation.letter;
     const Message& message = letter.message;
-    if (message.way == kSend) {
+    if (message.role == kSend) {
       const int number = numbers_[{rank, message.peer, operation.group, message.tag}]++;
       const Stamp stamp{rank, message.peer, message.tag, number, operation.group, message.bytes};
       std::fill(letter.memory.begin(), letter.memory.end(), static_cast<std::byte>(number));
       std::memcpy(letter.memory.data(), &stamp, sizeof stamp);
     }
     operation.is_started = true;
-    if (message.way == kSend && below(3) == 0) {
+    if (message.role == kSend && below(3) == 0) {
       letter.message.is_late = true;
       operation.later = letter.memory;
       std::fill(letter.memory.begin(), letter.memory.end(), kNotThere);
@@ -301,7 +301,7 @@ class Job {
     Place& own = place(rank);
     Operation& one = own.program[static_cast<std::size_t>(below(static_cast<int>(own.program.size())))];
     if (!one.is_started || one.letter->message.done()) return;
-    if (one.letter->message.way == kReceive && below(2) == 0) {
+    if (one.letter->message.role == kReceive && below(2) == 0) {
       static_cast<void>(network_[rank].cancel(one.letter->message));
     } else {
       network_[rank].give_up(one.letter->message, Status(ErrorCode::expired, "given up"));
@@ -339,7 +339,7 @@ class Job {
     for (Operation& one : place(rank).program) {
       if (!one.is_started || one.is_seen || !one.letter->message.done()) continue;
       one.is_seen = true;
-      if (one.letter->message.way == kReceive && one.letter->message.status.ok()) check_received(rank, one);
+      if (one.letter->message.role == kReceive && one.letter->message.status.ok()) check_received(rank, one);
       std::fill(one.letter->memory.begin(), one.letter->memory.end(), kUsedAgain);
     }
   }
@@ -363,7 +363,7 @@ class Job {
   bool is_taken(int sender, const Message& send) {
     const std::vector<Operation>& theirs = place(send.peer).program;
     return std::any_of(theirs.begin(), theirs.end(), [&](const Operation& one) {
-      return one.is_started && one.letter->message.way == kReceive && one.letter->message.source == sender &&
+      return one.is_started && one.letter->message.role == kReceive && one.letter->message.source == sender &&
              one.letter->message.id == send.id;
     });
   }
@@ -375,7 +375,7 @@ class Job {
       const Message& message = one.letter->message;
       if (place(rank).left) continue;  // what it has left open ends with its engine
       expect(message.state != Message::State::moving, rank, message, "it stays half done for ever");
-      if (message.way == kSend) {
+      if (message.role == kSend) {
         check_open_send(rank, message);
       } else {
         check_open_receive(rank, message);
@@ -403,7 +403,7 @@ class Job {
     for (const int source : members_[receive.set]) {
       if (receive.peer != kAny && receive.peer != source) continue;
       for (const Operation& one : place(source).program) {
-        if (!one.is_started || one.letter->message.way != kSend) continue;
+        if (!one.is_started || one.letter->message.role != kSend) continue;
         const Message& send = one.letter->message;
         if (send.peer != rank || send.set != receive.set || (receive.tag != kAny && receive.tag != send.tag)) continue;
         if (send.done() && !send.status.ok()) continue;
@@ -419,7 +419,7 @@ class Job {
       if (!one.is_started) continue;
       const Message& message = one.letter->message;
       expect(message.done(), rank, message, "it has no end");
-      if (message.way != kReceive) continue;
+      if (message.role != kReceive) continue;
       expect(std::all_of(one.letter->memory.begin(), one.letter->memory.end(),
                          [](std::byte byte) { return byte == kUsedAgain; }),
              rank, message, "its buffer was written when it was done");

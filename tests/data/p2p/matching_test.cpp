@@ -8,7 +8,7 @@ namespace {
 
 Message receive_from(int peer, std::int32_t tag, std::uint64_t set = 0) {
   Message receive;
-  receive.way = Message::Way::receive;
+  receive.role = Message::Role::receive;
   receive.peer = peer;
   receive.tag = tag;
   receive.set = set;

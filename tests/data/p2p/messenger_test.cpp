@@ -42,9 +42,9 @@ class Pair {
   std::vector<std::unique_ptr<Messenger>> messengers_;
 };
 
-Message message_of(Message::Way way, int peer, int tag, std::vector<std::byte>& data) {
+Message message_of(Message::Role role, int peer, int tag, std::vector<std::byte>& data) {
   Message message;
-  message.way = way;
+  message.role = role;
   message.peer = peer;
   message.tag = tag;
   message.data = data.data();
@@ -61,11 +61,11 @@ TEST(Messenger, ACallThatFailsForWantOfMemoryLeavesNoMessageOpen) {
     Pair pair;
     std::vector<std::byte> data(4000, std::byte{1});
     for (const int tag : {1, 2}) {  // those that nobody asks for
-      Message send = message_of(Message::Way::send, 1, tag, data);
+      Message send = message_of(Message::Role::send, 1, tag, data);
       ASSERT_TRUE(pair[0].start(send));
     }
     std::vector<std::byte> room(4000);
-    Message receive = message_of(Message::Way::receive, 0, 3, room);
+    Message receive = message_of(Message::Role::receive, 0, 3, room);
     const std::array<Message*, 1> messages{&receive};
     bool is_thrown = false;
     {
@@ -80,7 +80,7 @@ TEST(Messenger, ACallThatFailsForWantOfMemoryLeavesNoMessageOpen) {
     if (is_thrown) {
       EXPECT_FALSE(pair[1].uses(room.data(), room.size())) << n;
     }
-    Message send = message_of(Message::Way::send, 1, 3, data);
+    Message send = message_of(Message::Role::send, 1, 3, data);
     ASSERT_TRUE(pair[0].start(send));
     pair.pass(1);
     EXPECT_EQ(room == data, !is_thrown) << n;
@@ -91,8 +91,8 @@ TEST(Messenger, NoMemoryForMessagesOfOthersIsAnErrorThatEndsTheJob) {
   Pair pair;
   std::vector<std::byte> data(4000);
   std::vector<std::byte> room(8);
-  Message send = message_of(Message::Way::send, 1, 1, data);
-  Message receive = message_of(Message::Way::receive, 0, 3, room);
+  Message send = message_of(Message::Role::send, 1, 1, data);
+  Message receive = message_of(Message::Role::receive, 0, 3, room);
   ASSERT_FALSE(pair[1].start(receive));
   ASSERT_TRUE(pair[0].start(send));
   const testing::ScarceMemory scarce(1);

@@ -144,9 +144,9 @@ struct Letter {
   std::vector<std::byte> memory;
   Message message;
 
-  Letter(Message::Way way, int peer, std::int32_t tag, std::size_t bytes, std::byte fill = std::byte{0xEE})
+  Letter(Message::Role role, int peer, std::int32_t tag, std::size_t bytes, std::byte fill = std::byte{0xEE})
       : memory(bytes, fill) {
-    message.way = way;
+    message.role = role;
     message.peer = peer;
     message.tag = tag;
     message.data = memory.data();

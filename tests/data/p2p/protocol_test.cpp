@@ -15,8 +15,8 @@
 namespace kolo::p2p {
 namespace {
 
-constexpr auto kSend = Message::Way::send;
-constexpr auto kReceive = Message::Way::receive;
+constexpr auto kSend = Message::Role::send;
+constexpr auto kReceive = Message::Role::receive;
 
 /// Sizes around every border: nothing, short, the longest that is sent whole, and several parts.
 const std::size_t kSizes[] = {0, 1, 8, 9, 1000, kWholeBytes, kWholeBytes + 1, 50000};
@@ -891,7 +891,7 @@ TEST_P(RandomProgram, OrderAndEnds) {
       const auto at = static_cast<std::size_t>(rank);
       if (below(2) == 0 && started[at] < programs[at].size()) {
         Message& message = programs[at][started[at]++].letter->message;
-        if (message.way == kSend && below(2) == 0 && network[rank].try_send(message)) {
+        if (message.role == kSend && below(2) == 0 && network[rank].try_send(message)) {
           message.state = Message::State::done;
         } else {
           network[rank].start(message);
@@ -899,7 +899,7 @@ TEST_P(RandomProgram, OrderAndEnds) {
       }
       if (disturbs && started[at] > 0 && below(20) == 0) {
         Message& one = programs[at][static_cast<std::size_t>(below(static_cast<int>(started[at])))].letter->message;
-        if (one.way == kReceive && below(2) == 0) {
+        if (one.role == kReceive && below(2) == 0) {
           network[rank].cancel(one);
         } else {
           network[rank].give_up(one, gave_up);
@@ -924,7 +924,7 @@ TEST_P(RandomProgram, OrderAndEnds) {
       const Message& message = call.letter->message;
       ASSERT_TRUE(message.done());
       ASSERT_TRUE(disturbs || message.status.ok()) << message.status.message();
-      if (message.way == kSend || !message.status.ok()) continue;
+      if (message.role == kSend || !message.status.ok()) continue;
       Stamp stamp;
       std::memcpy(&stamp, call.letter->memory.data(), sizeof stamp);
       ASSERT_EQ(stamp.source, message.source);

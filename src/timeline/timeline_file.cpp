@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "timeline/output.hpp"
+#include "timeline/timeline_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -77,11 +77,11 @@ void Presence::leave(const std::function<void()>& write) const {
   static_cast<void>(lock_range(file_, F_OFD_SETLK, F_UNLCK, kLeaving, 1));  // else it goes with the file
 }
 
-Output::Output(const Place& place, base::UniqueFd file, Timeline::Report report)
+TimelineFile::TimelineFile(const Place& place, base::UniqueFd file, Timeline::Report report)
     : path_(place.path), writer_(place), file_(std::move(file)), presence_(file_.get(), place.rank),
       report_(std::move(report)) {}
 
-void Output::put(Item item) noexcept {
+void TimelineFile::put(Item item) noexcept {
   bool wakes = false;
   {
     const base::MutexLock lock(mutex_);
@@ -100,12 +100,12 @@ void Output::put(Item item) noexcept {
   if (wakes) changed_.notify_one();
 }
 
-void Output::count_lost() noexcept {
+void TimelineFile::count_lost() noexcept {
   const base::MutexLock lock(mutex_);
   ++lost_;
 }
 
-void Output::end() noexcept {
+void TimelineFile::end() noexcept {
   {
     const base::MutexLock lock(mutex_);
     ends_ = true;
@@ -113,12 +113,12 @@ void Output::end() noexcept {
   changed_.notify_one();
 }
 
-void Output::leave() noexcept {
+void TimelineFile::leave() noexcept {
   const base::MutexLock lock(reporting_);
   report_ = nullptr;
 }
 
-void Output::report(const std::string& what) noexcept {
+void TimelineFile::report(const std::string& what) noexcept {
   const base::MutexLock lock(reporting_);
   try {
     if (report_) report_(what);
@@ -126,7 +126,7 @@ void Output::report(const std::string& what) noexcept {
   }
 }
 
-bool Output::take_items(std::vector<Item>& items) {
+bool TimelineFile::take_items(std::vector<Item>& items) {
   const base::MutexLock lock(mutex_);
   while (items_.empty() && !ends_) changed_.wait(mutex_);
   const base::Time until = base::now() + kPause;
@@ -136,7 +136,7 @@ bool Output::take_items(std::vector<Item>& items) {
   return ends_;
 }
 
-void Output::run() noexcept {
+void TimelineFile::run() noexcept {
   base::set_thread_name("kolo-timeline");
   try {
     write(writer_.head());
@@ -171,7 +171,7 @@ void Output::run() noexcept {
   }
 }
 
-void Output::write(const std::string& lines) {
+void TimelineFile::write(const std::string& lines) {
   if (has_failed_ || lines.empty()) return;
   const int error = write_lines(file_.get(), lines);
   if (error == 0) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/files.hpp"
+#include "checkpoint/disk.hpp"
 
 #include <fcntl.h>
 #include <stdio.h>

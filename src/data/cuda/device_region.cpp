@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/cuda/region.hpp"
+#include "data/cuda/device_region.hpp"
 
 #include "core/device_place.hpp"
 #include "data/cuda/device.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/frame.hpp"
+#include "launch/meeting_frame.hpp"
 
 #include <algorithm>
 

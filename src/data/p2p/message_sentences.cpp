@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/p2p/sentences.hpp"
+#include "data/p2p/message_sentences.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -39,7 +39,7 @@ std::string origin(const Message& receive, int source, std::int32_t tag) {
 
 /// Why it is not done.
 std::string lack_of(const Message& message) {
-  const bool sends = message.way == Message::Way::send;
+  const bool sends = message.role == Message::Role::send;
   if (message.state == Message::State::moving) {
     return "its data has not " + std::string(sends ? "gone" : "come") + " whole";
   }
@@ -53,8 +53,8 @@ std::string cycle_text(const Message& message, const std::vector<int>& cycle) {
     text += (i == 0 ? "rank " : ", rank ") + std::to_string(cycle[i]) + " for rank " +
             std::to_string(cycle[(i + 1) % cycle.size()]);
   }
-  return text + (message.way == Message::Way::send ? "; let one of them receive first, or use sendrecv or send_async"
-                                                   : "; let one of them send first, or use sendrecv or recv_async");
+  return text + (message.role == Message::Role::send ? "; let one of them receive first, or use sendrecv or send_async"
+                                                     : "; let one of them send first, or use sendrecv or recv_async");
 }
 
 Status failed(ErrorCode code, const Message& message, const std::string& why) {
@@ -64,7 +64,7 @@ Status failed(ErrorCode code, const Message& message, const std::string& why) {
 }  // namespace
 
 std::string describe(const Message& message) {
-  const bool sends = message.way == Message::Way::send;
+  const bool sends = message.role == Message::Role::send;
   std::string text = sends ? "send of " : "recv of up to ";
   text += count(message.bytes, message.dtype) + " of " + name(message.dtype) + (sends ? " to " : " from ");
   text += message.peer == kAny ? "any rank" : rank_of(message, message.peer);
@@ -92,7 +92,7 @@ Status other_type_there(const Message& send, DType dtype) {
 }
 
 Status given_up_there(const Message& message) {
-  const bool sends = message.way == Message::Way::send;
+  const bool sends = message.role == Message::Role::send;
   return failed(ErrorCode::cancelled, message,
                 rank_of(message, sends ? message.peer : message.source) + " has given up its " +
                     (sends ? "receive" : "send") + " before all the data had come");
@@ -105,7 +105,7 @@ Status set_gone_there(const Message& send) {
 Status cancelled(const Message& receive) { return failed(ErrorCode::cancelled, receive, "it was cancelled"); }
 
 std::string waits_long(const Message& message, const std::vector<int>& cycle) {
-  const bool sends = message.way == Message::Way::send;
+  const bool sends = message.role == Message::Role::send;
   std::string text = describe(message) + " has waited for " + seconds(message.warn_at - message.begun) + ": ";
   text += lack_of(message);
   if (!cycle.empty()) return text + cycle_text(message, cycle) + ".";

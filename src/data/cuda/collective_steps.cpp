@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/cuda/collectives.hpp"
+#include "data/cuda/collective_steps.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -36,11 +36,11 @@ class Presence {
   bool is_there_;
 };
 
-class Output {
+class TimelineFile {
  public:
-  Output(const Place& place, base::UniqueFd file, Timeline::Report report);
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
+  TimelineFile(const Place& place, base::UniqueFd file, Timeline::Report report);
+  TimelineFile(const TimelineFile&) = delete;
+  TimelineFile& operator=(const TimelineFile&) = delete;
 
   /// Any thread.
   void put(Item item) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/carrier.hpp"
+#include "api/node_carrier.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/p2p/departures.hpp"
+#include "data/p2p/left_ranks.hpp"
 #include "data/p2p/message.hpp"
 
 namespace kolo::p2p {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/agreement.hpp"
+#include "checkpoint/ranks.hpp"
 
 #include <cstdint>
 #include <cstring>
