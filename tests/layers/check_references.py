@@ -8,7 +8,8 @@ Reads the Markdown pages and the comments of sources, and reports
   - in a comment: a file's name (`docs/x.md`, `control/board.hpp`, `joins.hpp`) that no file of the repository has; and
     a heading in quotes behind the name of a file (`docs/x.md, "Heading"`) that this file does not have: a heading of a
     page, or in a source a line of a comment that begins with it;
-  - in docs/architecture.md, "The way of a gradient": a function that the file beside it does not define.
+  - in the tables of docs/architecture.md ("The way of a gradient", "Where is it decided?"): a function that the file
+    beside it does not have; and a question that one file does not answer.
 
 usage: check_references.py [--root DIR]     exit status 0: clean, 1: violations, one a line on stdout
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 
 FOLDERS = ("include", "src", "mpi", "python", "tests", "bench", "examples", "scripts", "cmake", "docs")
 SOURCES = (".hpp", ".cpp", ".h", ".c", ".cu", ".py", ".cmake", ".txt", "")
+QUESTIONS = "Where is it decided?"
 # What a build makes, and comments speak of.
 MADE = {"kolo/config.hpp"}
 # Not `OUT/gpu-check.md`, whose place the user names; not "src/x.cpp:12", an example of what a program says.
@@ -124,16 +126,20 @@ class References:
                 elif heading and not any(self.has_heading(file, heading) for file in files):
                     self.report(path, line, f'{name} has no "{heading}"')
 
-    def check_way_of_a_gradient(self):
-        page = "docs/architecture.md"
+    def check_tables_of_functions(self):
+        """Rows of docs/architecture.md that name functions and files. A question has one file."""
+        page, heading = "docs/architecture.md", ""
         if page not in self.files:
             return
         for number, line in enumerate(self.text_of(page).split("\n"), 1):
+            heading = line.lstrip("# ") if line.startswith("#") else heading
             cells = [cell.strip() for cell in line.split("|")]
             if len(cells) != 5:
                 continue
             functions = re.findall(r"`([\w:~]+)`", cells[2])
-            files = re.findall(r"`(src/[\w/.-]+)`", cells[3])
+            files = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w/.-]+)`", cells[3])
+            if heading == QUESTIONS and cells[1] not in ("question", "---") and not (functions and len(files) == 1):
+                self.report(page, number, "a question is answered by one file, and by functions in it")
             if not files or not functions or not all(file in self.files for file in files):
                 continue
             for function in functions:
@@ -148,7 +154,7 @@ class References:
                 self.check_page(path)
             elif suffix in SOURCES and path.split("/")[0] in FOLDERS and not path.startswith("tests/layers/"):
                 self.check_comments(path)
-        self.check_way_of_a_gradient()
+        self.check_tables_of_functions()
         return self.wrong
 
 

@@ -34,6 +34,11 @@ WRONG = {
     "a comment on no paragraph": ("src/base/b.cpp", "// (a.hpp, \"Waking\")", "src/base/b.cpp:2: a.hpp has no \"Waking\""),
     "a function elsewhere": ("docs/architecture.md", "| it ends | `A::end` | `src/base/a.hpp` |",
                              "docs/architecture.md:14: A::end is in none of src/base/a.hpp"),
+    "a question with two answers": ("docs/architecture.md", "## Where is it decided?\n| it? | `A::run` | `src/base/a.hpp`, "
+                                    "`src/base/b.cpp` |",
+                                    "docs/architecture.md:15: a question is answered by one file, and by functions in it"),
+    "a question with no function": ("docs/architecture.md", "## Where is it decided?\n| it? | running | `src/base/a.hpp` |",
+                                    "docs/architecture.md:15: a question is answered by one file, and by functions in it"),
 }
 
 
