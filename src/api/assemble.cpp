@@ -459,8 +459,8 @@ class Assembly {
     options.machine_rank = static_cast<int>(std::count(machines_.begin(), mine, *mine));
     options.staged = settings.gpu_backend == base::GpuBackend::staged;
     options.share_device = settings.share_device;
-    options.slots = static_cast<std::size_t>(settings.gpu_slots);
-    options.slot_bytes = cuda::slot_bytes_for(settings.fusion_threshold_bytes, topology.size, options.staged);
+    options.buffers = static_cast<std::size_t>(settings.gpu_buffers);
+    options.buffer_bytes = cuda::buffer_bytes_for(settings.fusion_threshold_bytes, topology.size, options.staged);
     options.direct_bytes = static_cast<std::size_t>(settings.gpu_direct_bytes);
     options.memory_limit = static_cast<std::uint64_t>(settings.gpu_memory_limit_bytes);
     options.connecting = base::from_seconds(settings.timeout_s / 2);

@@ -101,7 +101,7 @@ Metrics api::metrics_of(engine::Engine& engine) {
   Metrics metrics = engine.metrics();
   if (engine.device() == nullptr) return metrics;
   const data::DeviceUsage usage = engine.device()->usage();
-  metrics.device_slot_bytes = usage.slot_bytes;
+  metrics.device_slot_bytes = usage.buffer_bytes;
   metrics.device_arena_bytes = usage.arena_bytes;
   metrics.device_communicators = usage.communicators;
   metrics.device_batches = usage.batches;

@@ -70,7 +70,7 @@ struct Settings {
   bool print_settings = false;
   GpuBackend gpu_backend = GpuBackend::nccl;
   std::int64_t groups = 256;
-  std::int64_t gpu_slots = 3;
+  std::int64_t gpu_buffers = 3;
   std::int64_t gpu_direct_bytes = std::int64_t{8} << 20;
   bool share_device = false;
   std::int64_t gpu_memory_limit_bytes = 0;

@@ -108,7 +108,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_GPU_BACKEND", &S::gpu_backend, Type::gpu_backend, 0, 0, kShared, "",
      "What reduces tensors that lie on a GPU: NCCL, or the CPU by way of pinned memory (`staged`), for machines where "
      "NCCL does not work."},
-    {"KOLO_GPU_SLOTS", &S::gpu_slots, Type::integer, 2, 16, kShared, "",
+    {"KOLO_GPU_BUFFERS", &S::gpu_buffers, Type::integer, 2, 16, kShared, "",
      "How many fusion buffers a GPU has, each of `KOLO_FUSION_THRESHOLD`: while one is reduced the next is packed."},
     {"KOLO_GPU_DIRECT_BYTES", &S::gpu_direct_bytes, Type::bytes, 0, kTi, kShared, "",
      "Tensors on a GPU of at least this size are reduced where they lie; smaller ones, where several can share a "

@@ -46,7 +46,7 @@ class DeviceRegion {
 
 /// What a device has been used for so far.
 struct DeviceUsage {
-  std::uint64_t slot_bytes = 0;
+  std::uint64_t buffer_bytes = 0;
   std::uint64_t arena_bytes = 0;
   std::uint64_t batches = 0;
   std::uint64_t steps = 0;

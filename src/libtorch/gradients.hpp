@@ -76,7 +76,7 @@ class Gradients {
 
  private:
   // A parameter that is reduced.
-  struct Slot {
+  struct Tracked {
     std::string name;
     at::Tensor parameter;
     at::Tensor gradient;              // in an arena: whose memory is reduced. Else: which is being reduced
@@ -91,12 +91,12 @@ class Gradients {
   [[noreturn]] void unsupported(const std::string& sentence) const;
   void check_trainable(const std::string& name, const at::Tensor& parameter) const;
   void place_in_arena();
-  TensorView view_of(const Slot& slot);
+  TensorView view_of(const Tracked& tracked);
   void bind(std::size_t index);
   void bind_anywhere(std::size_t index);
   void bind_all();
-  void zero(Slot& slot) const;
-  bool adopt(Slot& slot) const;
+  void zero(Tracked& tracked) const;
+  bool adopt(Tracked& tracked) const;
   void before(std::size_t index, const at::Tensor& incoming) const;
   void after(std::size_t index);
   void free_what_is_reduced();
@@ -112,7 +112,7 @@ class Gradients {
   const Settings settings_;
   // Autograd runs the hooks of CPU tensors on the thread that called backward(), those of a device's on its own.
   mutable std::mutex mutex_;
-  std::vector<Slot> slots_;
+  std::vector<Tracked> tracked_;
   std::deque<std::size_t> being_reduced_;  // without an arena
   std::optional<Gate> gate_;               // where there are gradients on a device
   GradientReducer* reducer_ = nullptr;

@@ -100,7 +100,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_PAST_CACHE_BYTES", "5M"},
                            {"KOLO_STEP_BYTES", "7K"},
                            {"KOLO_GPU_BACKEND", "Staged"},
-                           {"KOLO_GPU_SLOTS", "12"},
+                           {"KOLO_GPU_BUFFERS", "12"},
                            {"KOLO_GPU_DIRECT_BYTES", "32K"},
                            {"KOLO_SHARE_DEVICE", "1"},
                            {"KOLO_GPU_MEMORY_LIMIT", "14M"},
@@ -144,7 +144,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.groups, 13);
   EXPECT_EQ(settings.spin_us, 11);
   EXPECT_EQ(settings.gpu_backend, GpuBackend::staged);
-  EXPECT_EQ(settings.gpu_slots, 12);
+  EXPECT_EQ(settings.gpu_buffers, 12);
   EXPECT_EQ(settings.gpu_direct_bytes, 32768);
   EXPECT_TRUE(settings.share_device);
   EXPECT_EQ(settings.gpu_memory_limit_bytes, 14 << 20);

@@ -41,13 +41,13 @@ std::vector<RawTouch> touches_of(const Move& move) {
     const bool packs = move.direction == Direction::pack;
     if (packs ? !chunk.takes_part_in_pack : !chunk.takes_part_in_unpack) continue;
     if (packs) {
-      const std::size_t bytes = chunk.bytes_in_slot;
-      const std::size_t rest = chunk.ends ? (kSlotAlignment - bytes % kSlotAlignment) % kSlotAlignment : 0;
+      const std::size_t bytes = chunk.bytes_in_buffer;
+      const std::size_t rest = chunk.ends ? (kBufferAlignment - bytes % kBufferAlignment) % kBufferAlignment : 0;
       if (chunk.input != nullptr) touches.push_back({chunk.input, chunk.bytes, false});
-      touches.push_back({move.slot + chunk.offset, bytes + rest, true});
+      touches.push_back({move.buffer + chunk.offset, bytes + rest, true});
     } else {
       const bool in_place = chunk.offset == kNoOffset;
-      touches.push_back({in_place ? chunk.output : move.slot + chunk.offset, chunk.bytes_in_slot, false});
+      touches.push_back({in_place ? chunk.output : move.buffer + chunk.offset, chunk.bytes_in_buffer, false});
       touches.push_back({chunk.output, chunk.bytes, true});
     }
   }
@@ -60,7 +60,7 @@ void run(const Move& move, std::uint32_t blocks) {
     chunk.input = device_view(chunk.input);
     chunk.output = device_view(chunk.output);
   }
-  const Move seen{table.data(), move.count, move.direction, device_view(move.slot)};
+  const Move seen{table.data(), move.count, move.direction, device_view(move.buffer)};
   for (std::uint32_t block = 0; block < blocks; ++block) {
     for (std::uint32_t thread = 0; thread < kernels::kThreads; ++thread) kernels::move(seen, {block, blocks, thread});
   }

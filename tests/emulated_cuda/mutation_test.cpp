@@ -23,14 +23,14 @@
 namespace kolo::emulated {
 namespace {
 
-constexpr std::size_t kCount = 400 << 10;  // floats of a gradient: two steps, so that slots are used again
+constexpr std::size_t kCount = 400 << 10;  // floats of a gradient: two steps, so that buffers are used again
 constexpr std::size_t kLarge = 512 << 10;  // of one that NCCL reduces where it lies
 constexpr std::size_t kGradients = 5;      // of which the first is the large one
 
 Options options(const char* backend) {
   return Options{}
       .with_setting("KOLO_GPU_BACKEND", backend)
-      .with_setting("KOLO_GPU_SLOTS", "2")
+      .with_setting("KOLO_GPU_BUFFERS", "2")
       .with_setting("KOLO_FUSION_THRESHOLD", "1M")
       .with_setting("KOLO_GPU_DIRECT_BYTES", "2M")
       .with_setting("KOLO_TIMEOUT_S", "60");
@@ -208,7 +208,7 @@ void tables_that_are_made_anew(const char* /*backend*/) {
   {
     cuda::Tables tables(2);  // of a chunk each
     const cuda::OwnStream stream;
-    auto* slot = new_memory<std::byte>(kBytes);
+    auto* buffer = new_memory<std::byte>(kBytes);
     std::byte* inputs[3];
     for (std::byte*& input : inputs) {
       input = new_memory<std::byte>(kBytes);
@@ -221,14 +221,14 @@ void tables_that_are_made_anew(const char* /*backend*/) {
         segment.bytes = kBytes;
         cuda::ChunkTable* table = nullptr;
         while (table == nullptr) table = tables.find({segment}, stream.raw());
-        cuda::launch({table->chunks(), table->count(), cuda::Direction::pack, slot}, 1, stream.raw());
+        cuda::launch({table->chunks(), table->count(), cuda::Direction::pack, buffer}, 1, stream.raw());
         table->used(stream);
       }
     }
     EXPECT_EQ(tables.made(), 30U) << "of which two are there at a time";
     ok(cudaStreamSynchronize(stream.raw()));
     for (std::byte* input : inputs) ok(cudaFree(input));
-    ok(cudaFree(slot));
+    ok(cudaFree(buffer));
   }
 }
 

@@ -40,7 +40,7 @@ SAME_TYPES = {
     "the same on a CPU, on a GPU and in a file, which no file uses together": [
         "Carrier", "Chunk", "Exchange", "Half", "Part", "Piece", "Reduction", "Region", "Scaling", "Segment"],
     "bytes between two ranks, and between processes that meet": ["Frame", "Record"],
-    "of PyTorch or a vendor, beside Kolo's own": ["Call", "Event", "Origin", "OwnStream", "Step", "Work", "Worker"],
+    "of PyTorch or a vendor, beside Kolo's own": ["Call", "Event", "Origin", "OwnStream", "Work", "Worker"],
     "what a recorder says of it, beside the thing itself": ["Job"],
     "what the ranks' words come to, and what a recording's do": ["Verdict"],
 }

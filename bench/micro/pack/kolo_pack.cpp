@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kolo-pack: how fast gradients go into fusion slots and out again, beside a plain copy of as many bytes from one place
-// on the device to another. The CUDA backend's own planner, tables and kernel, without negotiation and without NCCL;
-// tensors of all sizes are packed, none is left where it lies. One device, one process.
+// kolo-pack: how fast gradients go into fusion buffers and out again, beside a plain copy of as many bytes from one
+// place on the device to another. The CUDA backend's own planner, tables and kernel, without negotiation and without
+// NCCL; tensors of all sizes are packed, none is left where it lies. One device, one process.
 //
 //     kolo-bench step --model resnet50 --list > shapes
 //     kolo-pack --shapes shapes
@@ -40,8 +40,8 @@ using kolo_bench::Point;
 
 struct Flags {
   std::vector<std::int64_t> tensors;  ///< elements of each
-  std::int64_t slot_bytes = 0;
-  int slots = 3;
+  std::int64_t buffer_bytes = 0;
+  int buffers = 3;
   int iterations = 50;
   std::string json;
 };
@@ -61,7 +61,8 @@ Summary summarize(std::vector<double> samples) {
 class Packing {
  public:
   explicit Packing(const Flags& flags)
-      : processors_(kolo::cuda::device_info(0).processors), slot_bytes_(static_cast<std::size_t>(flags.slot_bytes)) {
+      : processors_(kolo::cuda::device_info(0).processors),
+        buffer_bytes_(static_cast<std::size_t>(flags.buffer_bytes)) {
     kolo::data::Run run;
     run.postscale = 0.5;
     for (const std::int64_t elements : flags.tensors) {
@@ -73,12 +74,12 @@ class Packing {
     }
     bytes_ = run.elements * static_cast<std::int64_t>(sizeof(float));
     kolo::cuda::StepLimits limits;
-    limits.slot_bytes = slot_bytes_;
+    limits.buffer_bytes = buffer_bytes_;
     kolo::cuda::StepPlanner planner(limits);
     planner.add(run);
     steps_ = planner.take();
     tables_ = std::make_unique<kolo::cuda::Tables>(steps_.size() * limits.chunks);
-    for (int i = 0; i < flags.slots; ++i) slots_.emplace_back(slot_bytes_);
+    for (int i = 0; i < flags.buffers; ++i) buffers_.emplace_back(buffer_bytes_);
     copy_from_ = kolo::cuda::DeviceMemory(static_cast<std::size_t>(bytes_));
     copy_to_ = kolo::cuda::DeviceMemory(static_cast<std::size_t>(bytes_));
     check(cudaMemsetAsync(copy_from_.data(), 1, copy_from_.size(), stream_.raw()), "cudaMemsetAsync");
@@ -99,7 +100,7 @@ class Packing {
         cudaMemcpyAsync(copy_to_.data(), copy_from_.data(), copy_from_.size(), cudaMemcpyDeviceToDevice, stream_.raw()),
         "cudaMemcpyAsync");
   }
-  /// Elements that are not half of what went in, after each step went into a slot and out.
+  /// Elements that are not half of what went in, after each step went into a buffer and out.
   std::int64_t count_wrong() {
     std::vector<float> host;
     for (const auto& input : inputs_) {
@@ -133,16 +134,16 @@ class Packing {
   void move(std::size_t step, kolo::cuda::Direction direction) {
     kolo::cuda::Table* const table = tables_->find(steps_[step].segments, stream_.raw());
     if (table == nullptr) throw std::runtime_error("no table is free");
-    kolo::cuda::launch({table->chunks(), table->count(), direction, slots_[step % slots_.size()].data()},
+    kolo::cuda::launch({table->chunks(), table->count(), direction, buffers_[step % buffers_.size()].data()},
                        kolo::cuda::kernels::blocks_for(table->count(), processors_), stream_.raw());
     table->used(stream_);
   }
 
   const int processors_;
-  const std::size_t slot_bytes_;
+  const std::size_t buffer_bytes_;
   std::int64_t bytes_ = 0;
   kolo::cuda::OwnStream stream_;
-  std::vector<kolo::cuda::DeviceMemory> inputs_, outputs_, slots_;
+  std::vector<kolo::cuda::DeviceMemory> inputs_, outputs_, buffers_;
   kolo::cuda::DeviceMemory copy_from_, copy_to_;
   std::vector<kolo::cuda::Step> steps_;
   std::unique_ptr<kolo::cuda::Tables> tables_;
@@ -164,12 +165,9 @@ int measure(const Flags& flags) {
     unpack.push_back(times[1]);
     copy.push_back(times[2]);
   }
-  nlohmann::ordered_json record{{"device", kolo::cuda::device_info(0).name},
-                                {"tensors", flags.tensors.size()},
-                                {"bytes", packing.bytes()},
-                                {"slot_bytes", flags.slot_bytes},
-                                {"launches", packing.steps()},
-                                {"wrong", wrong}};
+  nlohmann::ordered_json record{
+      {"device", kolo::cuda::device_info(0).name}, {"tensors", flags.tensors.size()}, {"bytes", packing.bytes()},
+      {"buffer_bytes", flags.buffer_bytes},        {"launches", packing.steps()},     {"wrong", wrong}};
   const double copied = summarize(copy).median;
   std::printf("# %zu tensors, %.1f MB, %zu launches a pass; median, p10 and p90 in microseconds; GB = 1e9 bytes\n",
               flags.tensors.size(), static_cast<double>(packing.bytes()) / 1e6, packing.steps());
@@ -203,9 +201,9 @@ int run(int argc, char** argv) {
   auto add = options.add_options();
   add("help,h", "this text");
   add("shapes", po::value(&shapes)->required(), "a file with the elements of each tensor, one a line");
-  add("slot-bytes", po::value(&flags.slot_bytes)->default_value(std::int64_t{16} << 20),
-      "of a slot: tensors that share a launch");
-  add("slots", po::value(&flags.slots)->default_value(3), "used in turns");
+  add("buffer-bytes", po::value(&flags.buffer_bytes)->default_value(std::int64_t{16} << 20),
+      "of a buffer: tensors that share a launch");
+  add("buffers", po::value(&flags.buffers)->default_value(3), "used in turns");
   add("iterations,n", po::value(&flags.iterations)->default_value(50), "samples");
   add("json", po::value(&flags.json), "write the record there, too");
   po::variables_map values;
@@ -217,11 +215,12 @@ int run(int argc, char** argv) {
   if (flags.tensors.empty() || !stream.eof()) {
     throw std::invalid_argument("'" + shapes + "' is no list of numbers of elements");
   }
-  flags.slot_bytes = flags.slot_bytes / 16 * 16;
-  if (flags.slot_bytes < (1 << 16) || flags.slot_bytes > (1 << 27)) {
-    throw std::invalid_argument("--slot-bytes is from 65536 to 134217728");
+  flags.buffer_bytes = flags.buffer_bytes / 16 * 16;
+  if (flags.buffer_bytes < (1 << 16) || flags.buffer_bytes > (1 << 27)) {
+    throw std::invalid_argument("--buffer-bytes is from 65536 to 134217728");
   }
-  if (flags.slots < 1 || flags.iterations < 1) throw std::invalid_argument("--slots and --iterations are at least 1");
+  if (flags.buffers < 1 || flags.iterations < 1)
+    throw std::invalid_argument("--buffers and --iterations are at least 1");
   return measure(flags);
 }
 

@@ -65,7 +65,7 @@ def all_steps(prepared, work, gpus=1):
     for pack in sorted(prepared.glob("bin/kolo-pack*")) or [Path("kolo-pack")]:
         for mib in (16, 64, 128):
             name = f"{pack.name.removeprefix('kolo-').replace('-', '_')}_{mib}M"
-            add(name, 15, program(pack.name, "--shapes", shapes, "--slot-bytes", str(mib << 20), *record(name)))
+            add(name, 15, program(pack.name, "--shapes", shapes, "--buffer-bytes", str(mib << 20), *record(name)))
     # 2. Alone, from small to large.
     add("allreduce_alone", 40, bench("allreduce", "-b", "4", "-e", "64M", "-f", "4", "--baseline", "nccl", "-t", "0.2",
                                      *record("allreduce_alone")))

@@ -63,7 +63,7 @@ Lane::Lane(std::shared_ptr<transport::InterNode> transport, LanePlace place, int
 }
 
 Lane::~Lane() {
-  const auto is_done = [](const Exchange& exchange) { return exchange.step == Step::done; };
+  const auto is_done = [](const Exchange& exchange) { return exchange.phase == Phase::done; };
   if (std::all_of(exchanges_.begin(), exchanges_.end(), is_done)) transport_->give_back(memory_);
 }
 
@@ -78,7 +78,7 @@ void Lane::start_reduce(std::size_t index, const WireFormat& format, const kerne
   exchange.to_node = to_node;
   exchange.whole = goes_whole(exchange);
   exchange.adds_late = exchange.whole && is_finished_alike(format);
-  exchange.step = Step::start;
+  exchange.phase = Phase::start;
 }
 
 void Lane::start_broadcast(std::size_t index, std::size_t bytes, int root_node) {
@@ -86,7 +86,7 @@ void Lane::start_broadcast(std::size_t index, std::size_t bytes, int root_node) 
   exchange.broadcast = true;
   exchange.broadcast_bytes = bytes;
   exchange.root_node = root_node;
-  exchange.step = Step::start;
+  exchange.phase = Phase::start;
 }
 
 /// Whether one step costs less than two, which carry fewer bytes between more than two nodes.
@@ -102,37 +102,37 @@ bool Lane::goes_whole(const Exchange& exchange) const noexcept {
 bool Lane::advance(std::size_t index) {
   Exchange& exchange = exchanges_[index];
   bool moved = false;
-  while (exchange.step != Step::done && take_step(exchange, first_tag_ + static_cast<int>(index))) moved = true;
+  while (exchange.phase != Phase::done && go_on(exchange, first_tag_ + static_cast<int>(index))) moved = true;
   return moved;
 }
 
 /// True when something moved.
-bool Lane::take_step(Exchange& exchange, int tag) {
-  switch (exchange.step) {
-  case Step::start:
+bool Lane::go_on(Exchange& exchange, int tag) {
+  switch (exchange.phase) {
+  case Phase::start:
     exchange.broadcast ? receive_broadcast(exchange, tag) : send_parts(exchange, tag);
-    exchange.step = exchange.broadcast ? Step::pass_on : Step::add;
+    exchange.phase = exchange.broadcast ? Phase::pass_on : Phase::add;
     return true;
-  case Step::add:
+  case Phase::add:
     if (!complete(exchange.parts)) return false;
     if (!exchange.adds_late) add_up(exchange);
     send_result(exchange, tag);
-    exchange.step = Step::collect;
+    exchange.phase = Phase::collect;
     return true;
-  case Step::collect:
+  case Phase::collect:
     if (!complete(exchange.results)) return false;
-    exchange.step = Step::rest;
+    exchange.phase = Phase::rest;
     return true;
-  case Step::pass_on:
+  case Phase::pass_on:
     if (!complete(exchange.results)) return false;
     pass_on(exchange, tag);
-    exchange.step = Step::rest;
+    exchange.phase = Phase::rest;
     return true;
-  case Step::rest:
+  case Phase::rest:
     if (!complete(exchange.sent)) return false;
-    exchange.step = Step::done;
+    exchange.phase = Phase::done;
     return true;
-  case Step::done:
+  case Phase::done:
     break;
   }
   return false;

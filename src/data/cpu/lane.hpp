@@ -85,10 +85,10 @@ class Lane final : public Exchanges {
   void start_broadcast(std::size_t exchange, std::size_t bytes, int root_node);
   bool advance(std::size_t exchange) override;
   [[nodiscard]] bool ready(std::size_t exchange) const noexcept override {
-    return exchanges_[exchange].step >= Step::rest;
+    return exchanges_[exchange].phase >= Phase::rest;
   }
   [[nodiscard]] bool done(std::size_t exchange) const noexcept override {
-    return exchanges_[exchange].step == Step::done;
+    return exchanges_[exchange].phase == Phase::done;
   }
   void add_awaited(std::size_t exchange, std::vector<int>& ranks) const override;
   /// Of a reduction that is ready, where its result is wanted: finished elements from `first` on, into each of `copies`
@@ -105,7 +105,7 @@ class Lane final : public Exchanges {
   };
 
   /// start -> add -> collect -> rest -> done for a reduction, start -> pass_on -> rest -> done for a broadcast.
-  enum class Step : std::uint8_t {
+  enum class Phase : std::uint8_t {
     start,    ///< nothing has been sent
     add,      ///< partial sums of the own segment are coming
     collect,  ///< finished elements are coming
@@ -126,7 +126,7 @@ class Lane final : public Exchanges {
     int root_node = 0;
     int to_node = kAllNodes;  // of a reduction: who wants the result
     bool whole = false;
-    Step step = Step::done;
+    Phase phase = Phase::done;
     bool adds_late = false;        // sums are made when they are delivered
     std::vector<Message> parts;    // open: partial sums that come
     std::vector<Message> results;  // finished elements that come
@@ -141,7 +141,7 @@ class Lane final : public Exchanges {
   [[nodiscard]] bool goes_whole(const Exchange& exchange) const noexcept;
   [[nodiscard]] Part segment(const Exchange& exchange, int node) const noexcept;
   [[nodiscard]] std::byte* incoming(const Exchange& exchange, int node) const noexcept;
-  bool take_step(Exchange& exchange, int tag);
+  bool go_on(Exchange& exchange, int tag);
   void send_parts(Exchange& exchange, int tag);
   void add_up(Exchange& exchange);
   void point_at_sums(const Exchange& exchange, std::int64_t first);

@@ -48,18 +48,18 @@ UniqueId id_of(const std::string& bytes) {
 Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit, int device,
                      bool has_peers)
     : info(device_info(device)),
-      counted(limit, options.slots * options.slot_bytes + Tables::device_bytes(kTables * kChunksPerStep),
-              "what batches need, " + std::to_string(options.slots) + " fusion buffers of " +
-                  std::to_string(options.slot_bytes) + " bytes and tables,",
-              "lower KOLO_FUSION_THRESHOLD or KOLO_GPU_SLOTS"),
-      bell(options.ring), tables(kTables * kChunksPerStep), unpacked(options.slots), slot_users(options.slots),
+      counted(limit, options.buffers * options.buffer_bytes + Tables::device_bytes(kTables * kChunksPerStep),
+              "what batches need, " + std::to_string(options.buffers) + " fusion buffers of " +
+                  std::to_string(options.buffer_bytes) + " bytes and tables,",
+              "lower KOLO_FUSION_THRESHOLD or KOLO_GPU_BUFFERS"),
+      bell(options.ring), tables(kTables * kChunksPerStep), unpacked(options.buffers), buffer_users(options.buffers),
       messages(options.ring) {
   if (!options.staged && has_peers) tenancy.emplace(options.tenants, info.uuid);
   load_kernels();
   if (options.staged) {
-    carrier = std::make_unique<StagedCarrier>(options.slots, options.slot_bytes, bell);
+    carrier = std::make_unique<StagedCarrier>(options.buffers, options.buffer_bytes, bell);
   } else {
-    auto made = std::make_unique<NcclCarrier>(options.slots, options.slot_bytes, options.patience, options.ring);
+    auto made = std::make_unique<NcclCarrier>(options.buffers, options.buffer_bytes, options.patience, options.ring);
     nccl = made.get();
     carrier = std::move(made);
   }
@@ -118,7 +118,7 @@ bool Beginning::equip(bool brings_id) {
   if (!equipped_.load(std::memory_order_acquire)) return false;
   equipping_.join();
   state_ = State::equipped;
-  if (equipment_) counters_.slot_bytes = options_.slots * options_.slot_bytes;
+  if (equipment_) counters_.buffer_bytes = options_.buffers * options_.buffer_bytes;
   return true;
 }
 

@@ -15,12 +15,12 @@
 
 namespace kolo::cuda {
 
-/// A step in one of the slots.
+/// A step in one of the buffers.
 struct Load {
   SetOnDevice* set = nullptr;  ///< whose ranks take part
   const Step* step = nullptr;
-  std::size_t slot = 0;
-  std::byte* memory = nullptr;  ///< the slot's, on the device
+  std::size_t buffer = 0;
+  std::byte* memory = nullptr;  ///< the buffer's, on the device
   bool alone = false;           ///< packed and unpacked by the carrier's own stream
   Stamps* stamps = nullptr;     ///< around what `carry` gives; null: it is not timed
 };
@@ -32,8 +32,8 @@ class Carrier {
   /// On which the load's collectives run: what is given to it comes behind all loads of its set that have been carried.
   /// Null: there is none.
   [[nodiscard]] virtual const OwnStream* stream(const Load& /*load*/) const noexcept { return nullptr; }
-  /// Memory for a slot, and the host's part of it.
-  [[nodiscard]] virtual std::byte* slot(std::size_t index) const noexcept = 0;
+  /// Memory for a buffer, and the host's part of it.
+  [[nodiscard]] virtual std::byte* buffer(std::size_t index) const noexcept = 0;
   /// Makes the most of memory that callers' tensors will lie in, from the next load on; until `forget`, which is called
   /// when no load is under way.
   virtual void adopt(const Region& region) = 0;

@@ -17,7 +17,8 @@ void allreduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*
   // First what shares calls: a call ends where a tensor lies elsewhere.
   for (const data::Piece& piece : run.pieces) {
     const Segment whole = steps.segment_of(run, piece);
-    if (!steps.is_in_arena(run, piece) && !steps.is_direct(run, whole.bytes, is_lone)) steps.reduce_in_slot(run, whole);
+    if (!steps.is_in_arena(run, piece) && !steps.is_direct(run, whole.bytes, is_lone))
+      steps.reduce_in_buffer(run, whole);
   }
   steps.reduce_in_arena(run);
   for (const data::Piece& piece : run.pieces) {
@@ -36,12 +37,12 @@ void reduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) 
       Segment whole = steps.segment_of(run, piece);
       whole.unpacks = is_root;
       if (whole.bytes == 0 || steps.is_direct(run, whole.bytes, is_lone) != direct) continue;
-      direct ? steps.reduce_direct(run, whole, Call::Kind::reduce) : steps.reduce_in_slot(run, whole);
+      direct ? steps.reduce_direct(run, whole, Call::Kind::reduce) : steps.reduce_in_buffer(run, whole);
     }
   }
 }
 
-/// Through a slot everything is reduced, rank by rank's rows, the same on all ranks, and a rank unpacks its own.
+/// Through a buffer everything is reduced, rank by rank's rows, the same on all ranks, and a rank unpacks its own.
 void reduce_scatter(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) {
   if (run.elements == 0) return;
   const StepLimits& limits = steps.limits();
@@ -59,7 +60,7 @@ void reduce_scatter(StepPlanner& steps, const data::Run& run, const Uneven* /*un
     part.bytes = static_cast<std::uint64_t>(rows.count * width);
     part.unpacks = rank == limits.rank;
     part.output = part.unpacks ? piece.output : nullptr;
-    steps.reduce_in_slot(run, part);
+    steps.reduce_in_buffer(run, part);
   }
 }
 
@@ -68,12 +69,12 @@ void broadcast(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*
   for (const data::Piece& piece : run.pieces) {
     Segment whole = steps.segment_of(run, piece);
     whole.element = Element::plain;
-    whole.in_slot = Element::plain;
+    whole.in_buffer = Element::plain;
     whole.scaling = Scaling();
     if (!steps.limits().direct) {
       whole.packs = is_root;
       whole.unpacks = !is_root || piece.input != piece.output;
-      steps.broadcast_in_slot(whole, steps.limits().slot_bytes, run.root);
+      steps.broadcast_in_buffer(whole, steps.limits().buffer_bytes, run.root);
       continue;
     }
     Call call;
@@ -114,13 +115,13 @@ void exchange_direct(StepPlanner& steps, const data::Piece& piece, const Uneven&
   }
 }
 
-/// Through slots everybody hears everything, round by round, and takes what is his: what the ways through the CPU can
+/// Through buffers everybody hears everything, round by round, and takes what is his: what the ways through the CPU can
 /// do is broadcasts. A gather loses nothing by that.
-void exchange_in_slots(StepPlanner& steps, const data::Piece& piece, const Uneven& uneven, bool gathers) {
+void exchange_in_buffers(StepPlanner& steps, const data::Piece& piece, const Uneven& uneven, bool gathers) {
   const auto size = static_cast<std::size_t>(steps.limits().size);
   const auto rank = static_cast<std::size_t>(steps.limits().rank);
-  const std::uint64_t share = steps.limits().slot_bytes / size / kSlotAlignment * kSlotAlignment;
-  KOLO_CHECK(share > 0) << "a slot of " << steps.limits().slot_bytes << " bytes for " << size << " ranks";
+  const std::uint64_t share = steps.limits().buffer_bytes / size / kBufferAlignment * kBufferAlignment;
+  KOLO_CHECK(share > 0) << "a buffer of " << steps.limits().buffer_bytes << " bytes for " << size << " ranks";
   const auto of = [&](std::size_t from, std::size_t to) {
     return static_cast<std::uint64_t>(uneven.bytes[from * size + to]);
   };
@@ -136,7 +137,7 @@ void exchange_in_slots(StepPlanner& steps, const data::Piece& piece, const Uneve
       part.packs = peer == rank;
       part.unpacks = mine && part.output != part.input;
       if (peer == rank) from += part.bytes;
-      steps.broadcast_in_slot(part, share, static_cast<int>(peer));
+      steps.broadcast_in_buffer(part, share, static_cast<int>(peer));
     }
     if (to != nullptr) to += of(peer, rank);  // an absent rank gets nothing
   }
@@ -146,7 +147,7 @@ void exchange(StepPlanner& steps, const data::Piece& piece, const Uneven& uneven
   const auto size = static_cast<std::size_t>(steps.limits().size);
   KOLO_CHECK(uneven.bytes.size() == size * size);
   steps.limits().direct ? exchange_direct(steps, piece, uneven, gathers)
-                        : exchange_in_slots(steps, piece, uneven, gathers);
+                        : exchange_in_buffers(steps, piece, uneven, gathers);
 }
 
 void allgather(StepPlanner& steps, const data::Run& run, const Uneven* uneven) {

@@ -81,15 +81,15 @@ std::string refusals_of(Span<const data::Run> runs) {
 
 }  // namespace
 
-std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept {
+std::size_t buffer_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept {
   constexpr std::int64_t kLeast = std::int64_t{1} << 20;
   constexpr std::int64_t kStaged = std::int64_t{2} << 20;
   constexpr std::int64_t kGaps = std::int64_t{64} << 10;
   const std::int64_t whole = std::max(staged ? kStaged : fusion_threshold_bytes, kLeast) + kGaps;
-  // Gathers give every rank a share of a slot.
+  // Gathers give every rank a share of a buffer.
   const std::int64_t shares = static_cast<std::int64_t>(size) * 1024;
   const auto bytes = static_cast<std::size_t>(std::max(whole, shares));
-  return base::round_up(bytes, kSlotAlignment);
+  return base::round_up(bytes, kBufferAlignment);
 }
 
 CudaBackend::CudaBackend(CudaBackendOptions options, data::DeviceSet world)
@@ -149,7 +149,7 @@ void CudaBackend::let_go_of_equipment() noexcept {
   const bool ends = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->ends_set; });
   if (used || ends || copies_->is_busy()) return;
   beginning_.let_go();
-  counters_.slot_bytes = 0;
+  counters_.buffer_bytes = 0;
 }
 
 bool CudaBackend::end_set(OpenJob& open) {
@@ -237,7 +237,7 @@ StepLimits CudaBackend::limits_of(const SetOnDevice& set, const data::Job& job) 
   StepLimits limits;
   limits.rank = set.is.rank;
   limits.size = set.is.size;
-  limits.slot_bytes = options_.slot_bytes;
+  limits.buffer_bytes = options_.buffer_bytes;
   limits.direct = !options_.staged && !job.some_are_absent;
   limits.some_are_absent = job.some_are_absent;
   limits.is_absent = job.is_absent;
@@ -339,7 +339,7 @@ bool CudaBackend::plan_uneven(OpenJob& open, std::size_t end) {
 }
 
 bool CudaBackend::pack_one() {
-  if (flights_.size() == options_.slots) return false;
+  if (flights_.size() == options_.buffers) return false;
   const auto next = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& open) {
     return !open->planned || open->packed_steps < open->steps.size();
   });
@@ -355,8 +355,8 @@ bool CudaBackend::pack_one() {
   flight.load.alone = open.alone;
   // The carrier's stream runs work in the order in which it is given. Earlier steps must have given all of theirs.
   if (open.alone && !(flights_.empty() && with.carrier->may_carry(flight.load))) return false;
-  const bool has_slot = !open.alone || step.slot_bytes > 0;
-  if (has_slot && !choose_slot(flight.load)) return false;
+  const bool has_buffer = !open.alone || step.buffer_bytes > 0;
+  if (has_buffer && !choose_buffer(flight.load)) return false;
   const OwnStream& on = open.alone ? *with.carrier->stream(flight.load) : with.pack;
   if (!step.segments.empty()) {
     flight.table = with.tables.find(step.segments, on.raw());
@@ -369,7 +369,7 @@ bool CudaBackend::pack_one() {
     open.job->ready.clear();
     if (times_.are_wanted(open.job->timeline, with.messages.to_host.raw())) open.stamps.resize(open.steps.size());
   }
-  if (has_slot) take_slot(flight.load, on);
+  if (has_buffer) take_buffer(flight.load, on);
   Stamps* pack_stamps = nullptr;
   if (!open.stamps.empty()) {
     const StepStamps& stamps = open.stamps[open.packed_steps] = times_.take(step);
@@ -391,21 +391,22 @@ bool CudaBackend::pack_one() {
 }
 
 /// All ranks of the set use the same one for a step: NCCL reaches into it. False while another step has it.
-bool CudaBackend::choose_slot(Load& load) const {
-  load.slot = (load.set->is.number + load.set->slots_taken) % options_.slots;  // sets use different ones at first
-  return std::none_of(flights_.begin(), flights_.end(),
-                      [&load](const Flight& one) { return one.load.memory != nullptr && one.load.slot == load.slot; });
+bool CudaBackend::choose_buffer(Load& load) const {
+  load.buffer = (load.set->is.number + load.set->buffers_taken) % options_.buffers;  // sets use different ones at first
+  return std::none_of(flights_.begin(), flights_.end(), [&load](const Flight& one) {
+    return one.load.memory != nullptr && one.load.buffer == load.buffer;
+  });
 }
 
-/// The stream is held back behind the last use of the slot, unless that was on this stream, too.
-void CudaBackend::take_slot(Load& load, const OwnStream& on) {
+/// The stream is held back behind the last use of the buffer, unless that was on this stream, too.
+void CudaBackend::take_buffer(Load& load, const OwnStream& on) {
   Equipment& with = *beginning_.equipment();
-  ++load.set->slots_taken;
-  load.memory = with.carrier->slot(load.slot);
-  const OwnStream* const last = std::exchange(with.slot_users[load.slot], load.alone ? &on : &with.unpack);
+  ++load.set->buffers_taken;
+  load.memory = with.carrier->buffer(load.buffer);
+  const OwnStream* const last = std::exchange(with.buffer_users[load.buffer], load.alone ? &on : &with.unpack);
   if (last == nullptr || last == &on) return;
-  if (last != &with.unpack) with.unpacked[load.slot].record(last->raw());
-  with.unpacked[load.slot].hold_back(on.raw());
+  if (last != &with.unpack) with.unpacked[load.buffer].record(last->raw());
+  with.unpacked[load.buffer].hold_back(on.raw());
 }
 
 bool CudaBackend::carry_one() {
@@ -434,7 +435,7 @@ bool CudaBackend::unpack_one() {
     const Move move{flight.table->chunks(), flight.table->count(), Direction::unpack, flight.load.memory};
     launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
-  if (!alone) with.unpacked[flight.load.slot].record(with.unpack.raw());
+  if (!alone) with.unpacked[flight.load.buffer].record(with.unpack.raw());
   if (flight.table != nullptr) flight.table->used(on);
   flights_.pop_front();
   if (flight.last) enqueue_end(*flight.open, on);

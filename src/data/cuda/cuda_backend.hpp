@@ -2,14 +2,14 @@
 //
 // Batches of tensors that lie on a GPU.
 //
-// Words. A *step* is what one slot holds: it is packed, carried around the ranks, unpacked (steps.hpp). A *slot* is a
-// fusion buffer on the device. A *carrier* is NCCL, or the CPU by way of pinned memory.
+// Words. A *step* is what one buffer holds: it is packed, carried around the ranks, unpacked (steps.hpp). A *buffer* is
+// a fusion buffer on the device. A *carrier* is NCCL, or the CPU by way of pinned memory.
 //
 // Streams. Each has one task, so that neighbouring steps overlap, and events hold back one behind another:
 //
 //     caller's stream  ..backward..|event|..backward..                         |wait_on|..optimizer..
 //                                     \                                        /
-//     pack                             [pack k][pack k+1]  [pack k+3 when unpack k has ended: the same slot]
+//     pack                             [pack k][pack k+1]  [pack k+3 when unpack k has ended: the same buffer]
 //                                              \                             /
 //     carrier's                                 [NCCL k][NCCL k+1]          /
 //                                                       \                  /
@@ -39,8 +39,8 @@
 // that has succeeded. What one of them lacks fails every batch of the set on all its ranks with the same sentence, and
 // the job goes on.
 //
-// Process sets. Slots, streams and tables are the rank's, a data plane and a communicator the set's. The batches of all
-// sets go through one pipeline, in the order of the log. No two sets can therefore wait for each other: the oldest
+// Process sets. Buffers, streams and tables are the rank's, a data plane and a communicator the set's. The batches of
+// all sets go through one pipeline, in the order of the log. No two sets can therefore wait for each other: the oldest
 // unfinished batch heads every member's queue, on the host and on each stream, so its ranks wait only for each other. A
 // set makes or ends its communicator like a batch, at its place in the log, and with nothing else of Kolo's on the
 // device: otherwise it could wait there for a kernel whose peer has not reached it yet.
@@ -93,8 +93,8 @@ struct CudaBackendOptions {
   int machine_rank = 0;  ///< its place among the ranks of its machine, whatever nodes that is cut into
   bool staged = false;
   bool share_device = false;
-  std::size_t slots = 3;
-  std::size_t slot_bytes = std::size_t{16} << 20;
+  std::size_t buffers = 3;
+  std::size_t buffer_bytes = std::size_t{16} << 20;
   std::size_t direct_bytes = std::size_t{8} << 20;
   std::uint64_t memory_limit = 0;  ///< of what is allocated on the device; 0: none
   /// How long `close` waits for peers to leave, too.
@@ -105,9 +105,9 @@ struct CudaBackendOptions {
   std::shared_ptr<Tenants> tenants = std::make_shared<Tenants>();  ///< the process's
 };
 
-/// How large slots are: a batch fits into one, with the gaps between its tensors. Staged they are smaller, because it
+/// How large buffers are: a batch fits into one, with the gaps between its tensors. Staged they are smaller, because it
 /// is their number under way that makes the copies overlap.
-[[nodiscard]] std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept;
+[[nodiscard]] std::size_t buffer_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept;
 
 /// The driver counts, any thread reads.
 struct DeviceCounters {
@@ -116,7 +116,7 @@ struct DeviceCounters {
   std::atomic<std::uint64_t> bytes_packed{0};
   std::atomic<std::uint64_t> bytes_in_place{0};
   std::atomic<std::uint64_t> collective_calls{0};
-  std::atomic<std::uint64_t> slot_bytes{0};
+  std::atomic<std::uint64_t> buffer_bytes{0};
   std::atomic<std::uint64_t> communicators{0};
   std::atomic<std::uint64_t> exchanges{0};
 
@@ -138,7 +138,7 @@ struct DeviceCounters {
     usage.bytes_packed = bytes_packed;
     usage.bytes_in_place = bytes_in_place;
     usage.collective_calls = collective_calls;
-    usage.slot_bytes = slot_bytes;
+    usage.buffer_bytes = buffer_bytes;
     usage.communicators = communicators;
     usage.exchanges = exchanges;
     return usage;
@@ -202,8 +202,8 @@ class CudaBackend final : public data::DeviceBackend {
   bool carry_one();
   bool unpack_one();
   bool finish_one(std::vector<data::Job*>& finished);
-  [[nodiscard]] bool choose_slot(Load& load) const;
-  void take_slot(Load& load, const OwnStream& on);
+  [[nodiscard]] bool choose_buffer(Load& load) const;
+  void take_buffer(Load& load, const OwnStream& on);
   void enqueue_end(OpenJob& open, const OwnStream& last);
   void run_dry() noexcept;
 

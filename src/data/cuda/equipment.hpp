@@ -34,8 +34,8 @@ class Equipment {
   OwnStream unpack;
   Bell bell;
   Tables tables;
-  std::vector<Event> unpacked;               // by slot: behind its last use, unless that was on the carrier's stream
-  std::vector<const OwnStream*> slot_users;  // by slot: the stream of its last use; null: there was none
+  std::vector<Event> unpacked;  // by buffer: behind its last use, unless that was on the carrier's stream
+  std::vector<const OwnStream*> buffer_users;  // by buffer: the stream of its last use; null: there was none
   std::unique_ptr<Carrier> carrier;
   NcclCarrier* nccl = nullptr;  // the carrier, where it is NCCL
   CopyEquipment messages;

@@ -227,11 +227,11 @@ KOLO_DEVICE void cast_elements(const std::byte* from, std::byte* to, std::uint32
 
 template <class T, class Short>
 KOLO_DEVICE void cast_chunk_of(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale,
-                               bool to_slot, std::uint32_t thread) {
+                               bool to_buffer, std::uint32_t thread) {
   const auto elements = static_cast<std::uint32_t>(chunk.bytes / sizeof(T));
-  if (to_slot && is_one(scale)) {
+  if (to_buffer && is_one(scale)) {
     cast_elements<T, std::uint16_t>(from, to, elements, thread, Narrow<T, Short, Plain>{{}});
-  } else if (to_slot) {
+  } else if (to_buffer) {
     cast_elements<T, std::uint16_t>(from, to, elements, thread,
                                     Narrow<T, Short, ScaleNumber<T>>{ScaleNumber<T>(scale)});
   } else if (is_one(scale)) {
@@ -243,22 +243,22 @@ KOLO_DEVICE void cast_chunk_of(const Chunk& chunk, const std::byte* from, std::b
 }
 
 template <class T>
-KOLO_DEVICE void cast_chunk(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale, bool to_slot,
-                            std::uint32_t thread) {
-  if (chunk.in_slot == Element::float16) {
-    cast_chunk_of<T, Half>(chunk, from, to, scale, to_slot, thread);
+KOLO_DEVICE void cast_chunk(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale,
+                            bool to_buffer, std::uint32_t thread) {
+  if (chunk.in_buffer == Element::float16) {
+    cast_chunk_of<T, Half>(chunk, from, to, scale, to_buffer, thread);
   } else {
-    cast_chunk_of<T, BFloat>(chunk, from, to, scale, to_slot, thread);
+    cast_chunk_of<T, BFloat>(chunk, from, to, scale, to_buffer, thread);
   }
 }
 
-KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale, bool to_slot,
-                            std::uint32_t thread) {
-  if (chunk.in_slot != chunk.element) {
+KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale,
+                            bool to_buffer, std::uint32_t thread) {
+  if (chunk.in_buffer != chunk.element) {
     if (chunk.element == Element::float32) {
-      cast_chunk<float>(chunk, from, to, scale, to_slot, thread);
+      cast_chunk<float>(chunk, from, to, scale, to_buffer, thread);
     } else {
-      cast_chunk<double>(chunk, from, to, scale, to_slot, thread);
+      cast_chunk<double>(chunk, from, to, scale, to_buffer, thread);
     }
   } else if (chunk.element == Element::boolean) {
     move_bytes<std::uint8_t>(from, to, chunk.bytes, thread, EachElement<std::uint8_t, Truth>{{}});
@@ -276,9 +276,9 @@ KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte
     move_bytes<double>(from, to, chunk.bytes, thread,
                        EachElement<double, ScaleNumber<double>>{ScaleNumber<double>(scale)});
   }
-  if (!to_slot || !chunk.ends) return;
-  const std::uint32_t end = chunk.bytes_in_slot;
-  const auto rest = static_cast<std::uint32_t>((kSlotAlignment - end % kSlotAlignment) % kSlotAlignment);
+  if (!to_buffer || !chunk.ends) return;
+  const std::uint32_t end = chunk.bytes_in_buffer;
+  const auto rest = static_cast<std::uint32_t>((kBufferAlignment - end % kBufferAlignment) % kBufferAlignment);
   if (thread < rest) to[end + thread] = std::byte{0};
 }
 
@@ -286,7 +286,7 @@ KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte
 KOLO_DEVICE void fill_chunk(const Chunk& chunk, std::byte* to, std::uint32_t thread) {
   std::uint64_t* target = reinterpret_cast<std::uint64_t*>(to);
   const auto bytes =
-      static_cast<std::uint32_t>((chunk.bytes_in_slot + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+      static_cast<std::uint32_t>((chunk.bytes_in_buffer + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment);
   for (std::uint32_t at = thread; at < bytes / sizeof chunk.neutral; at += kThreads) target[at] = chunk.neutral;
 }
 
@@ -298,11 +298,11 @@ KOLO_DEVICE void move(const Move& move, const Place& place) {
     const Chunk& chunk = move.chunks[at];
     if (packs ? !chunk.takes_part_in_pack : !chunk.takes_part_in_unpack) continue;
     if (packs && chunk.input == nullptr) {
-      fill_chunk(chunk, move.slot + chunk.offset, place.thread);
+      fill_chunk(chunk, move.buffer + chunk.offset, place.thread);
     } else if (packs) {
-      move_chunk(chunk, chunk.input, move.slot + chunk.offset, {1.0, chunk.prescale}, true, place.thread);
+      move_chunk(chunk, chunk.input, move.buffer + chunk.offset, {1.0, chunk.prescale}, true, place.thread);
     } else {
-      const std::byte* from = chunk.offset == kNoOffset ? chunk.output : move.slot + chunk.offset;
+      const std::byte* from = chunk.offset == kNoOffset ? chunk.output : move.buffer + chunk.offset;
       move_chunk(chunk, from, chunk.output, {chunk.divisor, chunk.postscale}, false, place.thread);
     }
   }

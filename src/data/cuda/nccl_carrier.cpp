@@ -40,12 +40,12 @@ ncclRedOp_t nccl_op(ReduceOp op) {
 
 bool nccl_reduces(DType dtype) noexcept { return nccl_type(dtype).has_value(); }
 
-NcclCarrier::NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono::nanoseconds patience,
+NcclCarrier::NcclCarrier(std::size_t buffers, std::size_t buffer_bytes, std::chrono::nanoseconds patience,
                          const std::function<void()>& ring)
-    : device_(current_device()), patience_(patience), ring_(ring), packed_(slots), reduced_(slots),
+    : device_(current_device()), patience_(patience), ring_(ring), packed_(buffers), reduced_(buffers),
       aborter_("kolo-abort", device_), worker_("kolo-nccl", device_) {
-  memory_.reserve(slots);
-  for (std::size_t i = 0; i < slots; ++i) memory_.emplace_back(slot_bytes);
+  memory_.reserve(buffers);
+  for (std::size_t i = 0; i < buffers; ++i) memory_.emplace_back(buffer_bytes);
 }
 
 NcclCarrier::~NcclCarrier() { abort(); }
@@ -146,7 +146,7 @@ bool NcclCarrier::end(NcclLink& link, bool in_peace) {
     hand_over([&link, in_peace] {
       if (in_peace) return end_in_peace(link);
       link.regions.clear();
-      link.slots.clear();
+      link.buffers.clear();
       link.communicator.abort();
     });
     return false;
@@ -157,7 +157,7 @@ bool NcclCarrier::end(NcclLink& link, bool in_peace) {
 
 void NcclCarrier::end_in_peace(NcclLink& link) {
   link.regions.clear();
-  link.slots.clear();
+  link.buffers.clear();
   link.communicator.finalize();
   link.communicator.destroy();
 }
@@ -165,8 +165,8 @@ void NcclCarrier::end_in_peace(NcclLink& link) {
 /// Tells the communicator of memory that it has not been told of, and that all its ranks have: NCCL may not know of it
 /// on some of them.
 void NcclCarrier::tell_of_memory(NcclLink& link) {
-  while (link.slots.size() < memory_.size()) {
-    link.slots.push_back(std::make_unique<Registration>(link.communicator, memory_[link.slots.size()]));
+  while (link.buffers.size() < memory_.size()) {
+    link.buffers.push_back(std::make_unique<Registration>(link.communicator, memory_[link.buffers.size()]));
   }
   for (const Region* region : regions_) {
     if (!region->is_shared_by(link.members)) continue;
@@ -187,7 +187,7 @@ void NcclCarrier::forget(const Region& region) {
 
 // ---------------------------------------------------------------- loads
 
-void NcclCarrier::collect(const Load& load, const OwnStream& stream) { packed_[load.slot].record(stream.raw()); }
+void NcclCarrier::collect(const Load& load, const OwnStream& stream) { packed_[load.buffer].record(stream.raw()); }
 
 bool NcclCarrier::may_carry(const Load& /*load*/) {
   if (!is_idle()) return false;
@@ -223,14 +223,14 @@ void NcclCarrier::look() {
 }
 
 void NcclCarrier::deliver(const Load& load, const OwnStream& stream) {
-  reduced_[load.slot].record(load.set->link->stream->raw());
-  reduced_[load.slot].hold_back(stream.raw());
+  reduced_[load.buffer].record(load.set->link->stream->raw());
+  reduced_[load.buffer].hold_back(stream.raw());
 }
 
 /// Only now is the stream held back behind the pack, when all that was carried before is on it.
 void NcclCarrier::give(const Load& load) {
   NcclLink& link = *load.set->link;
-  if (!load.alone) packed_[load.slot].hold_back(link.stream->raw());
+  if (!load.alone) packed_[load.buffer].hold_back(link.stream->raw());
   const StampsAround stamps(load.stamps, link.stream->raw());
   const std::vector<Call>& calls = load.step->calls;
   if (calls.size() == 1) return call(calls.front(), link, load.memory);
@@ -245,7 +245,7 @@ std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
   std::uint64_t form = load.step->calls.size();
   const auto add = [&form](std::uint64_t value) { form = base::hash_hash(value, form); };
   const auto place_of = [this, &load](const std::byte* data) -> std::uint64_t {
-    if (data == nullptr) return load.slot + 1;
+    if (data == nullptr) return load.buffer + 1;
     const bool is_known = std::any_of(regions_.begin(), regions_.end(), [data](const Region* region) {
       const std::byte* const begin = region->for_nccl().data();
       return data >= begin && data < begin + region->bytes();
@@ -263,11 +263,11 @@ std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
   return form;
 }
 
-void NcclCarrier::call(const Call& call, NcclLink& link, std::byte* slot) {
+void NcclCarrier::call(const Call& call, NcclLink& link, std::byte* buffer) {
   Communicator& communicator = link.communicator;
   const cudaStream_t stream = link.stream->raw();
-  const std::byte* from = call.from != nullptr ? call.from : slot + call.offset;
-  std::byte* to = call.to != nullptr ? call.to : slot + call.offset;
+  const std::byte* from = call.from != nullptr ? call.from : buffer + call.offset;
+  std::byte* to = call.to != nullptr ? call.to : buffer + call.offset;
   const std::optional<ncclDataType_t> type = nccl_type(call.dtype);
   KOLO_CHECK(type) << "NCCL has no " << to_string(call.dtype);
   switch (call.kind) {

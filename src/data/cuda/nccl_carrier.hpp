@@ -41,7 +41,7 @@ struct NcclLink {
   std::vector<int> members;  ///< as ranks of the world; empty: all
   const OwnStream* stream = nullptr;
   Communicator communicator;
-  std::vector<std::unique_ptr<Registration>> slots;
+  std::vector<std::unique_ptr<Registration>> buffers;
   std::map<const Region*, std::unique_ptr<Registration>> regions;
   std::unordered_set<std::uint64_t> forms;  ///< of the steps that it has carried
   Status failure;                           ///< why it could not be made
@@ -53,7 +53,7 @@ struct NcclLink {
 class NcclCarrier final : public Carrier {
  public:
   /// Allocates. The device is current. `ring` wakes the engine when the worker has done something.
-  NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono::nanoseconds patience,
+  NcclCarrier(std::size_t buffers, std::size_t buffer_bytes, std::chrono::nanoseconds patience,
               const std::function<void()>& ring);
   ~NcclCarrier() override;
   /// Begins to make the communicator of a set, by an id that one of its ranks has brought: all of them do, while no
@@ -68,7 +68,7 @@ class NcclCarrier final : public Carrier {
   [[nodiscard]] bool end(NcclLink& link, bool in_peace = true);
 
   [[nodiscard]] const OwnStream* stream(const Load& load) const noexcept override { return load.set->link->stream; }
-  [[nodiscard]] std::byte* slot(std::size_t index) const noexcept override { return memory_[index].data(); }
+  [[nodiscard]] std::byte* buffer(std::size_t index) const noexcept override { return memory_[index].data(); }
   void adopt(const Region& region) override;
   void forget(const Region& region) override;
   void collect(const Load& load, const OwnStream& stream) override;
@@ -83,7 +83,7 @@ class NcclCarrier final : public Carrier {
  private:
   [[nodiscard]] const OwnStream& choose_stream() const;
   void give(const Load& load);
-  static void call(const Call& call, NcclLink& link, std::byte* slot);
+  static void call(const Call& call, NcclLink& link, std::byte* buffer);
   [[nodiscard]] std::uint64_t form_of(const Load& load) const noexcept;
   void tell_of_memory(NcclLink& link);
   static void end_in_peace(NcclLink& link);
@@ -100,8 +100,8 @@ class NcclCarrier final : public Carrier {
   const std::chrono::nanoseconds patience_;
   const std::function<void()>& ring_;
   std::vector<CollectiveMemory> memory_;
-  std::vector<Event> packed_;   // by slot
-  std::vector<Event> reduced_;  // by slot
+  std::vector<Event> packed_;   // by buffer
+  std::vector<Event> reduced_;  // by buffer
   std::array<OwnStream, 2> streams_;
   std::vector<std::unique_ptr<NcclLink>> links_;
   std::vector<const Region*> regions_;

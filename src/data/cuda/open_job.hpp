@@ -36,7 +36,7 @@ struct CudaBackend::OpenJob {
   std::vector<Uneven> uneven;  // of runs whose rows differ by rank, while the ranks tell each other about them
 };
 
-/// A step in a slot.
+/// A step in a buffer.
 struct CudaBackend::Flight {
   OpenJob* open = nullptr;
   Load load;

@@ -26,30 +26,30 @@ core::CollectiveKind kind_of(Call::Kind kind) {
 
 }  // namespace
 
-StagedCarrier::StagedCarrier(std::size_t slots, std::size_t slot_bytes, const Bell& bell)
-    : bell_(bell), collected_(slots), jobs_(slots), under_way_(slots, false) {
-  memory_.reserve(slots);
-  pinned_.reserve(slots);
-  for (std::size_t i = 0; i < slots; ++i) {
-    memory_.emplace_back(slot_bytes);
-    pinned_.emplace_back(slot_bytes);
+StagedCarrier::StagedCarrier(std::size_t buffers, std::size_t buffer_bytes, const Bell& bell)
+    : bell_(bell), collected_(buffers), jobs_(buffers), under_way_(buffers, false) {
+  memory_.reserve(buffers);
+  pinned_.reserve(buffers);
+  for (std::size_t i = 0; i < buffers; ++i) {
+    memory_.emplace_back(buffer_bytes);
+    pinned_.emplace_back(buffer_bytes);
   }
 }
 
 void StagedCarrier::collect(const Load& load, const OwnStream& stream) {
   if (load.stamps != nullptr) load.stamps->begin(stream.raw());
-  if (load.step->slot_bytes > 0) {
-    copy_async(pinned_[load.slot].data(), load.memory, load.step->slot_bytes, stream.raw());
+  if (load.step->buffer_bytes > 0) {
+    copy_async(pinned_[load.buffer].data(), load.memory, load.step->buffer_bytes, stream.raw());
   }
-  collected_[load.slot].record(stream.raw());
-  bell_.ring_behind(collected_[load.slot]);
+  collected_[load.buffer].record(stream.raw());
+  bell_.ring_behind(collected_[load.buffer]);
 }
 
-bool StagedCarrier::may_carry(const Load& load) { return collected_[load.slot].reached(); }
+bool StagedCarrier::may_carry(const Load& load) { return collected_[load.buffer].reached(); }
 
 void StagedCarrier::carry(const Load& load) {
   if (load.step->calls.empty()) return;
-  data::Job& job = jobs_[load.slot];
+  data::Job& job = jobs_[load.buffer];
   job.runs.clear();
   job.status = Status();
   for (const Call& call : load.step->calls) {
@@ -63,18 +63,18 @@ void StagedCarrier::carry(const Load& load) {
     run.postscale = call.scaling.postscale;
     run.root = call.peer;
     run.elements = static_cast<std::int64_t>(call.count);
-    std::byte* data = pinned_[load.slot].data() + call.offset;
+    std::byte* data = pinned_[load.buffer].data() + call.offset;
     run.pieces = {{data, data, run.elements}};
     job.runs.push_back(std::move(run));
   }
-  host_touches(pinned_[load.slot].data(), load.step->slot_bytes, true, "the CPU's data plane");
-  under_way_[load.slot] = true;
-  load.set->plane->start(job, [this, slot = load.slot] { under_way_[slot] = false; });
+  host_touches(pinned_[load.buffer].data(), load.step->buffer_bytes, true, "the CPU's data plane");
+  under_way_[load.buffer] = true;
+  load.set->plane->start(job, [this, buffer = load.buffer] { under_way_[buffer] = false; });
 }
 
 void StagedCarrier::deliver(const Load& load, const OwnStream& stream) {
-  if (load.step->slot_bytes > 0) {
-    copy_async(load.memory, pinned_[load.slot].data(), load.step->slot_bytes, stream.raw());
+  if (load.step->buffer_bytes > 0) {
+    copy_async(load.memory, pinned_[load.buffer].data(), load.step->buffer_bytes, stream.raw());
   }
   if (load.stamps != nullptr) load.stamps->end(stream.raw());
 }

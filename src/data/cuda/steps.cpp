@@ -16,7 +16,7 @@
 namespace kolo::cuda {
 namespace {
 
-std::uint64_t rounded(std::uint64_t bytes) noexcept { return base::round_up(bytes, kSlotAlignment); }
+std::uint64_t rounded(std::uint64_t bytes) noexcept { return base::round_up(bytes, kBufferAlignment); }
 std::size_t chunks_in(std::uint64_t bytes) noexcept { return (bytes + kChunkBytes - 1) / kChunkBytes; }
 
 Element element_of(DType dtype) noexcept {
@@ -65,12 +65,12 @@ Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
 
 bool operator==(const Segment& a, const Segment& b) noexcept {
   return a.input == b.input && a.output == b.output && a.neutral == b.neutral && a.offset == b.offset &&
-         a.bytes == b.bytes && a.element == b.element && a.in_slot == b.in_slot && a.scaling == b.scaling &&
+         a.bytes == b.bytes && a.element == b.element && a.in_buffer == b.in_buffer && a.scaling == b.scaling &&
          a.packs == b.packs && a.unpacks == b.unpacks;
 }
 
 std::uint64_t Segment::narrowing() const noexcept {
-  if (in_slot == element) return 1;
+  if (in_buffer == element) return 1;
   return element == Element::float64 ? 4 : 2;
 }
 
@@ -87,7 +87,7 @@ Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) 
   segment.output = piece.output;
   segment.bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
   segment.element = element_of(run.dtype);
-  segment.in_slot = casts(run) ? element_of(type_of(run.wire)) : segment.element;
+  segment.in_buffer = casts(run) ? element_of(type_of(run.wire)) : segment.element;
   if (!limits_.carrier_scales) segment.scaling = scaling_of(run);
   if (casts(run)) segment.scaling.prescale = run.prescale;
   if (divides_in_pack(run)) segment.scaling.prescale /= segment.scaling.divisor;
@@ -141,7 +141,7 @@ bool StepPlanner::averages_in_nccl(const data::Run& run) const noexcept {
   return !limits_.carrier_scales && run.divisor > 1 && has_16_bits(run.dtype) && !divides_in_pack(run);
 }
 
-/// In a slot: what the pack scales has been scaled there.
+/// In a buffer: what the pack scales has been scaled there.
 std::uint64_t StepPlanner::neutral_of(const data::Run& run) const noexcept {
   const DType dtype = casts(run) ? type_of(run.wire) : run.dtype;
   alignas(8) std::byte elements[sizeof(std::uint64_t)];
@@ -154,7 +154,7 @@ std::uint64_t StepPlanner::neutral_of(const data::Run& run) const noexcept {
 
 /// The last step, if it has room for one more segment of so many bytes, else a new one.
 Step& StepPlanner::step_with_room(const Segment& part) {
-  if (steps_.empty() || steps_.back().slot_bytes + rounded(part.bytes_in_slot()) > limits_.slot_bytes ||
+  if (steps_.empty() || steps_.back().buffer_bytes + rounded(part.bytes_in_buffer()) > limits_.buffer_bytes ||
       steps_.back().chunks + chunks_in(part.bytes) > limits_.chunks) {
     return open_step();
   }
@@ -214,14 +214,14 @@ bool StepPlanner::has_lone_piece(const data::Run& run) const noexcept {
   return small <= 1;
 }
 
-void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
+void StepPlanner::reduce_in_buffer(const data::Run& run, Segment part) {
   const std::uint64_t most =
-      std::min<std::uint64_t>(limits_.slot_bytes * part.narrowing(), limits_.chunks * kChunkBytes);
+      std::min<std::uint64_t>(limits_.buffer_bytes * part.narrowing(), limits_.chunks * kChunkBytes);
   if (limits_.is_absent) part.unpacks = false;
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
     Step& step = step_with_room(now);
-    now.offset = step.slot_bytes;
+    now.offset = step.buffer_bytes;
     if (region_of_ != &run) {
       Call call = call_of(run);
       call.offset = now.offset;
@@ -229,8 +229,8 @@ void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
       region_of_ = &run;
     }
     // With the zeroes that follow it.
-    step.calls.back().count += rounded(now.bytes_in_slot()) / size_of(step.calls.back().dtype);
-    step.slot_bytes += rounded(now.bytes_in_slot());
+    step.calls.back().count += rounded(now.bytes_in_buffer()) / size_of(step.calls.back().dtype);
+    step.buffer_bytes += rounded(now.bytes_in_buffer());
     step.chunks += chunks_in(now.bytes);
     step.moved_bytes += now.bytes;
     step.segments.push_back(now);
@@ -266,19 +266,19 @@ void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call:
   }
 }
 
-void StepPlanner::broadcast_in_slot(Segment part, std::uint64_t most, int root) {
+void StepPlanner::broadcast_in_buffer(Segment part, std::uint64_t most, int root) {
   if (limits_.is_absent) part.unpacks = false;
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
     Step& step = step_with_room(now);
-    now.offset = step.slot_bytes;
+    now.offset = step.buffer_bytes;
     Call call;
     call.kind = Call::Kind::broadcast;
     call.offset = now.offset;
     call.count = rounded(now.bytes);
     call.peer = root;
     step.calls.push_back(call);
-    step.slot_bytes += rounded(now.bytes);
+    step.buffer_bytes += rounded(now.bytes);
     step.chunks += chunks_in(now.bytes);
     step.moved_bytes += now.bytes;
     if (now.packs || now.unpacks) step.segments.push_back(now);

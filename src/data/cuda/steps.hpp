@@ -2,25 +2,25 @@
 //
 // From a batch to what is done with it on the device, step by step. Pure: no device needed.
 //
-// A step packs some tensors (or parts of them) into one slot, runs a few collectives as one group, and unpacks. What is
-// small goes through the slot, where all that is reduced in the same way is one collective; what is large is reduced
-// where it lies, if the backend can ("direct"), because packing it would cost two more passes over memory and save one
-// launch; so is, whatever its size, what would be alone in its call. Tensors in an arena are reduced there whatever
-// their size, and neighbours by one collective over all of them.
-// A batch that is larger than a slot becomes several steps, which overlap as those of several batches do.
+// A step packs some tensors (or parts of them) into one buffer, runs a few collectives as one group, and unpacks. What
+// is small goes through the buffer, where all that is reduced in the same way is one collective; what is large is
+// reduced where it lies, if the backend can ("direct"), because packing it would cost two more passes over memory and
+// save one launch; so is, whatever its size, what would be alone in its call. Tensors in an arena are reduced there
+// whatever their size, and neighbours by one collective over all of them.
+// A batch that is larger than a buffer becomes several steps, which overlap as those of several batches do.
 //
 // Who scales. A carrier that can (the CPU) does all of it, and so accumulates 16-bit floats in float32 and rounds them
 // once. NCCL cannot, and adds 16-bit floats in their own type: the sum of an average could overflow where the average
 // does not, so those are NCCL's own averages, which multiply each input by 1/n before they add. All else is scaled by
 // the pack and divided and scaled by the unpack, with the arithmetic of the CPU's kernels.
 //
-// Who casts. Elements that are sent as 16 bits (core::Wire) go through slots, which hold those: the pack scales and
+// Who casts. Elements that are sent as 16 bits (core::Wire) go through buffers, which hold those: the pack scales and
 // rounds, the unpack widens, and what is between knows of 16-bit elements alone. Of their averages by NCCL the pack
 // multiplies by 1/n, too, before it rounds.
 //
-// Who is absent. An absent rank has no tensors: its pack fills slots with what is neutral there. So where some are
-// absent everything goes through slots, on all ranks; and as NCCL's averages are over all ranks, the pack multiplies by
-// 1/n there, too.
+// Who is absent. An absent rank has no tensors: its pack fills buffers with what is neutral there. So where some are
+// absent everything goes through buffers, on all ranks; and as NCCL's averages are over all ranks, the pack multiplies
+// by 1/n there, too.
 //
 // The steps are the same on every rank but for addresses and for what a rank packs and unpacks: they follow from the
 // batch, the limits, and - where ranks contribute different amounts - from what the ranks have told each other.
@@ -49,16 +49,16 @@ struct Segment {
   const std::byte* input = nullptr;  ///< null: the pack fills with `neutral`
   std::byte* output = nullptr;
   std::uint64_t neutral = 0;  ///< Chunk::neutral
-  std::uint64_t offset = 0;   ///< in the slot; kNoOffset: where it lies
+  std::uint64_t offset = 0;   ///< in the buffer; kNoOffset: where it lies
   std::uint64_t bytes = 0;
   Element element = Element::plain;
-  Element in_slot = Element::plain;  ///< Chunk::in_slot
-  Scaling scaling;                   ///< what the pack and the unpack do of it
+  Element in_buffer = Element::plain;  ///< Chunk::in_buffer
+  Scaling scaling;                     ///< what the pack and the unpack do of it
   bool packs = true;
   bool unpacks = true;
-  /// How many bytes of the tensor take one in the slot.
+  /// How many bytes of the tensor take one in the buffer.
   [[nodiscard]] std::uint64_t narrowing() const noexcept;
-  [[nodiscard]] std::uint64_t bytes_in_slot() const noexcept { return bytes / narrowing(); }
+  [[nodiscard]] std::uint64_t bytes_in_buffer() const noexcept { return bytes / narrowing(); }
   friend bool operator==(const Segment& a, const Segment& b) noexcept;
 };
 
@@ -66,7 +66,7 @@ struct Segment {
 struct Call {
   enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, receive };
   Kind kind = Kind::all_reduce;
-  const std::byte* from = nullptr;  ///< null: in the slot, at `offset`
+  const std::byte* from = nullptr;  ///< null: in the buffer, at `offset`
   std::byte* to = nullptr;          ///< likewise
   std::uint64_t offset = 0;
   std::uint64_t count = 0;  ///< in elements, as NCCL counts for that call
@@ -79,9 +79,9 @@ struct Call {
 struct Step {
   std::vector<Segment> segments;
   std::vector<Call> calls;
-  std::uint64_t slot_bytes = 0;   ///< how much of the slot is used
-  std::size_t chunks = 0;         ///< of the segments, and of what this rank neither packs nor unpacks but others do
-  std::uint64_t moved_bytes = 0;  ///< likewise
+  std::uint64_t buffer_bytes = 0;  ///< how much of the buffer is used
+  std::size_t chunks = 0;          ///< of the segments, and of what this rank neither packs nor unpacks but others do
+  std::uint64_t moved_bytes = 0;   ///< likewise
   [[nodiscard]] bool packs() const noexcept;
   [[nodiscard]] bool unpacks() const noexcept;
 };
@@ -89,10 +89,10 @@ struct Step {
 struct StepLimits {
   int rank = 0;
   int size = 1;
-  std::uint64_t slot_bytes = 0;  ///< a multiple of kSlotAlignment, and at least 64 of them a rank
-  bool direct = false;           ///< whether collectives can work on callers' tensors, not on slots alone
-  bool carrier_scales = false;   ///< whether collectives scale as they reduce
-  bool some_are_absent = false;  ///< data::Job's; then not `direct`
+  std::uint64_t buffer_bytes = 0;  ///< a multiple of kBufferAlignment, and at least 64 of them a rank
+  bool direct = false;             ///< whether collectives can work on callers' tensors, not on buffers alone
+  bool carrier_scales = false;     ///< whether collectives scale as they reduce
+  bool some_are_absent = false;    ///< data::Job's; then not `direct`
   bool is_absent = false;
   std::uint64_t direct_bytes = 0;
   std::size_t chunks = 4096;  ///< of one step at most (Step::chunks)
@@ -119,20 +119,20 @@ class StepPlanner {
   // -- what collectives are made of (collective_steps.cpp)
   [[nodiscard]] const StepLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] Segment segment_of(const data::Run& run, const data::Piece& piece) const noexcept;
-  /// Whether so many bytes are reduced where they lie: what must be changed before it is reduced goes through a slot.
+  /// Whether so many bytes are reduced where they lie: what must be changed before it is reduced goes through a buffer.
   /// `is_lone`: they would share their call with nothing.
   [[nodiscard]] bool is_direct(const data::Run& run, std::uint64_t bytes, bool is_lone) const noexcept;
   /// Whether at most one piece of the run is too small to be reduced where it lies for its size, or its place.
   [[nodiscard]] bool has_lone_piece(const data::Run& run) const noexcept;
-  /// Reduces a tensor, or a part of one, through slots: one call with what the run has reduced there just before. For
+  /// Reduces a tensor, or a part of one, through buffers: one call with what the run has reduced there just before. For
   /// all ranks, or for the root of a run that has one.
-  void reduce_in_slot(const data::Run& run, Segment part);
+  void reduce_in_buffer(const data::Run& run, Segment part);
   /// Reduces it where it lies. `part.bytes` are those of the output.
   void reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind);
   /// The run's pieces that lie in arenas.
   void reduce_in_arena(const data::Run& run);
-  /// Brings a part of a tensor from `root` to all ranks through slots, so many bytes of it at a time at most.
-  void broadcast_in_slot(Segment part, std::uint64_t most, int root);
+  /// Brings a part of a tensor from `root` to all ranks through buffers, so many bytes of it at a time at most.
+  void broadcast_in_buffer(Segment part, std::uint64_t most, int root);
   /// Adds a call on callers' tensors, unless it is of nothing.
   void call_direct(const Call& call);
 

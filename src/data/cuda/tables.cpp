@@ -115,9 +115,9 @@ void Tables::fill(ChunkTable& table, const std::vector<Segment>& segments, cudaS
       chunk->divisor = segment.scaling.divisor;
       chunk->postscale = segment.scaling.postscale;
       chunk->bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(segment.bytes - done, kChunkBytes));
-      chunk->bytes_in_slot = static_cast<std::uint32_t>(chunk->bytes / segment.narrowing());
+      chunk->bytes_in_buffer = static_cast<std::uint32_t>(chunk->bytes / segment.narrowing());
       chunk->element = segment.element;
-      chunk->in_slot = segment.in_slot;
+      chunk->in_buffer = segment.in_buffer;
       chunk->ends = done + chunk->bytes == segment.bytes;
       chunk->takes_part_in_pack = segment.packs;
       chunk->takes_part_in_unpack = segment.unpacks;

@@ -61,7 +61,7 @@ TEST_P(Arithmetic, ResultsHaveTheBitsOfTheCpus) {
         bind();
         const RankStream stream;
         for (const DType dtype : types) {
-          for (const std::int64_t elements : {333, 4500}) {  // through a slot, and by NCCL where they lie
+          for (const std::int64_t elements : {333, 4500}) {  // through a buffer, and by NCCL where they lie
             const Bytes input = awkward(dtype, elements, rank());
             for (const AllreduceOptions& how : {AllreduceOptions{}, AllreduceOptions{}.with_op(ReduceOp::average),
                                                 AllreduceOptions{}.with_op(ReduceOp::average).with_postscale(0.7),
@@ -161,7 +161,7 @@ const AllreduceOptions kScalings[] = {AllreduceOptions{},
                                       AllreduceOptions{}.with_op(ReduceOp::max).with_prescale(-0.3),
                                       AllreduceOptions{}.with_op(ReduceOp::average).with_postscale(0.7),
                                       AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(0.3)};
-// The last takes several slots; one scaling and two pairs of types are enough of it.
+// The last takes several buffers; one scaling and two pairs of types are enough of it.
 constexpr std::int64_t kLengths[] = {29, 333, 4500, kolo::testing::unless_sanitized(1'200'001, 30'001)};
 bool is_tried(std::int64_t elements, DType dtype, DType narrow, const AllreduceOptions& how) {
   return elements < 5000 || (&how == &kScalings[2] && (dtype == DType::float32) == (narrow == DType::bfloat16));

@@ -26,8 +26,8 @@ const std::function<void()> kNobody = [] {};
 /// One rank's end, on the device of its number.
 class Rank {
  public:
-  Rank(int rank, std::size_t slots)
-      : rank_(rank), guard_(rank), carrier_(slots, kElements * sizeof(float), std::chrono::seconds(60), kNobody) {}
+  Rank(int rank, std::size_t buffers)
+      : rank_(rank), guard_(rank), carrier_(buffers, kElements * sizeof(float), std::chrono::seconds(60), kNobody) {}
   [[nodiscard]] NcclCarrier& carrier() { return carrier_; }
   [[nodiscard]] bool has(core::SetId set) const { return sets_.count(set) > 0; }
 
@@ -57,7 +57,7 @@ class Rank {
     call.count = kElements;
     call.dtype = DType::float32;
     step.calls = {call};
-    Load load{sets_.at(set).get(), &step, 0, carrier_.slot(0)};
+    Load load{sets_.at(set).get(), &step, 0, carrier_.buffer(0)};
     ok(cudaMemcpyAsync(load.memory, input.data(), kElements * sizeof(float), cudaMemcpyHostToDevice, pack_.raw()));
     carrier_.collect(load, pack_);
     while (!carrier_.may_carry(load)) std::this_thread::yield();
@@ -81,14 +81,14 @@ class Rank {
 };
 
 /// With a communicator of all ranks.
-void on_ranks(int size, const std::function<void(Rank&, int)>& body, std::size_t slots = 1) {
+void on_ranks(int size, const std::function<void(Rank&, int)>& body, std::size_t buffers = 1) {
   const UniqueId id = make_unique_id();
   std::vector<int> all;
   for (int rank = 0; rank < size; ++rank) all.push_back(rank);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      Rank one(rank, slots);
+      Rank one(rank, buffers);
       one.add_set(core::kGlobalSet, id, all);
       body(one, rank);
     });
@@ -121,7 +121,7 @@ TEST_F(Carriers, ProcessSetsHaveCommunicatorsOfTheirOwn) {
   }
 }
 
-TEST_F(Carriers, EverySlotIsRegisteredAndGivenBack) {
+TEST_F(Carriers, EveryBufferIsRegisteredAndGivenBack) {
   const UniqueId id = make_unique_id();
   on_ranks(
       2,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cases of tests/support/cases.hpp on devices: every collective in every form and group, through a slot and where
+// The cases of tests/support/cases.hpp on devices: every collective in every form and group, through a buffer and where
 // it lies, by all ranks and without one that has joined, on a device that does everything late.
 #include "tests/support/cases.hpp"
 

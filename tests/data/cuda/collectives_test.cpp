@@ -124,7 +124,7 @@ TEST_P(Collectives, ABatchOfSeveralStepsIsDoneWithItsLast) {
       [] {
         bind();
         const RankStream stream;
-        constexpr std::int64_t kElements = 600000;  // several slots
+        constexpr std::int64_t kElements = 600000;  // several buffers
         constexpr std::int64_t kRepeats = 9;
         DeviceTensor x(DType::float32, kElements, stream);
         for (const bool on_host : {false, true}) {

@@ -21,14 +21,14 @@ class Failures : public CudaTest, public ::testing::WithParamInterface<const cha
   static Options options() {
     return CudaTest::options()
         .with_setting("KOLO_GPU_BACKEND", GetParam())
-        .with_setting("KOLO_GPU_SLOTS", "2")
+        .with_setting("KOLO_GPU_BUFFERS", "2")
         .with_setting("KOLO_GPU_DIRECT_BYTES", "64K")
         .with_setting("KOLO_TIMEOUT_S", "20")
         .with_setting("KOLO_LATCH_TIMEOUT_S", "0.1");
   }
 };
 
-constexpr std::int64_t kSizes[] = {1000, 20000};  // through a slot, and, by NCCL, where it lies
+constexpr std::int64_t kSizes[] = {1000, 20000};  // through a buffer, and, by NCCL, where it lies
 
 /// Some steps; counts wrong results.
 void steps(const Failure& failure, std::atomic<int>& wrong) {

@@ -84,7 +84,8 @@ TEST_P(JoinLife, LeavesWhatIsInFlight) {
       options());
 }
 
-/// What a plan reduces where it lies goes through slots while ranks are absent, and is planned anew when all are back.
+/// What a plan reduces where it lies goes through buffers while ranks are absent, and is planned anew when all are
+/// back.
 TEST_P(JoinLife, CutsPlansAndAllowsNewOnes) {
   run_local(
       ranks(),

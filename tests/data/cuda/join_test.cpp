@@ -102,7 +102,7 @@ std::vector<std::unique_ptr<Reduction>> all_reductions(cudaStream_t stream) {
     add(dtype, 7, AllreduceOptions(ReduceOp::average).with_prescale(-4.0).with_postscale(-0.25));
     add(dtype, 7, AllreduceOptions(ReduceOp::max).with_prescale(0.5).with_postscale(2.0));
   }
-  add(DType::float32, 300'001, ReduceOp::average);  // more than a slot holds
+  add(DType::float32, 300'001, ReduceOp::average);  // more than a buffer holds
   return all;
 }
 

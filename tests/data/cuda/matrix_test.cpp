@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every collective of every type with every operation, fused with others and alone, through a slot and where it lies,
+// Every collective of every type with every operation, fused with others and alone, through a buffer and where it lies,
 // in place and apart, on a device that does everything late: worlds of each with delays of their own.
 #include <cstdio>
 #include <tuple>

@@ -21,8 +21,10 @@ constexpr int kRanks = 4;
 constexpr std::uint64_t kTableBytes = std::uint64_t{32} * 4096 * sizeof(Chunk);
 constexpr std::uint64_t kArena = 256 << 10;
 
-std::uint64_t slot_bytes(const std::string& backend) { return slot_bytes_for(1 << 20, kRanks, backend == "staged"); }
-std::uint64_t needed(const std::string& backend) { return 3 * slot_bytes(backend) + kTableBytes; }
+std::uint64_t buffer_bytes(const std::string& backend) {
+  return buffer_bytes_for(1 << 20, kRanks, backend == "staged");
+}
+std::uint64_t needed(const std::string& backend) { return 3 * buffer_bytes(backend) + kTableBytes; }
 
 class LimitedMemory : public CudaTest {
  protected:
@@ -76,7 +78,7 @@ TEST_F(LimitedMemory, FourRanksStayWithinTheirLimitOnOneDevice) {
           }
           GradientArena arena(kArena, Device{DeviceKind::cuda, bind()});
           reduce(arena.allocate(DType::float32, Shape{1000}, Stream{stream}), stream);
-          EXPECT_EQ(metrics().device_slot_bytes, 3 * slot_bytes(backend));
+          EXPECT_EQ(metrics().device_slot_bytes, 3 * buffer_bytes(backend));
           EXPECT_EQ(metrics().device_arena_bytes, kArena);
           barrier();
         },
@@ -96,9 +98,10 @@ TEST_F(LimitedMemory, BuffersBeyondTheLimitFailOnEveryRankAndTheJobGoesOn) {
           const DeviceTensor x(DType::float32, 4, stream);
           EXPECT_EQ(refused([&] { allreduce("x", x.view()); }),
                     "rank 0 cannot use its GPU: what batches need, 3 fusion buffers of " +
-                        std::to_string(slot_bytes(backend)) + " bytes and tables, would take " + std::to_string(limit) +
-                        " bytes of the GPU, but KOLO_GPU_MEMORY_LIMIT allows " + std::to_string(limit - 1) +
-                        ", of which 0 are in use: raise it, or lower KOLO_FUSION_THRESHOLD or KOLO_GPU_SLOTS");
+                        std::to_string(buffer_bytes(backend)) + " bytes and tables, would take " +
+                        std::to_string(limit) + " bytes of the GPU, but KOLO_GPU_MEMORY_LIMIT allows " +
+                        std::to_string(limit - 1) +
+                        ", of which 0 are in use: raise it, or lower KOLO_FUSION_THRESHOLD or KOLO_GPU_BUFFERS");
           stream.synchronize();
           std::vector<float> host{1};
           allreduce(kolo::view(host));

@@ -635,7 +635,7 @@ TEST_F(Promises, WhatIsUsedIsCounted) {
         EXPECT_EQ(counted.device_arena_bytes, 0U);
         EXPECT_GE(counted.device_slot_bytes, 2U * (std::uint64_t{1} << 20));
       },
-      options().with_setting("KOLO_GPU_SLOTS", "2").with_setting("KOLO_GPU_DIRECT_BYTES", "64K"));
+      options().with_setting("KOLO_GPU_BUFFERS", "2").with_setting("KOLO_GPU_DIRECT_BYTES", "64K"));
 }
 
 }  // namespace

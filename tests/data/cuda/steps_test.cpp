@@ -50,7 +50,7 @@ std::string cut(const StepLimits& limits, const core::CollectiveTraits& traits) 
   for (int i = 0; i < kTensors; ++i) planner.add(run, traits.rows_differ ? &uneven : nullptr);
   std::string text;
   for (const Step& step : planner.take()) {
-    text += "a step of " + std::to_string(step.chunks) + " chunks, " + std::to_string(step.slot_bytes) + " bytes:";
+    text += "a step of " + std::to_string(step.chunks) + " chunks, " + std::to_string(step.buffer_bytes) + " bytes:";
     for (const Call& call : step.calls) {
       text += " " + std::to_string(static_cast<int>(call.kind)) + " of " + std::to_string(call.count) + " at " +
               std::to_string(call.offset) + " with " + std::to_string(call.peer);
@@ -67,7 +67,7 @@ TEST(Steps, AreTheSameOnEveryRank) {
       for (const bool carrier_scales : {false, true}) {
         StepLimits limits;
         limits.size = kRanks;
-        limits.slot_bytes = std::uint64_t{1} << 20;
+        limits.buffer_bytes = std::uint64_t{1} << 20;
         limits.carrier_scales = carrier_scales;
         limits.some_are_absent = some_are_absent;
         limits.chunks = 4;  // these end the steps
