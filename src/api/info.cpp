@@ -105,7 +105,7 @@ Metrics api::metrics_of(engine::Engine& engine) {
   metrics.device_arena_bytes = usage.arena_bytes;
   metrics.device_communicators = usage.communicators;
   metrics.device_batches = usage.batches;
-  metrics.device_steps = usage.steps;
+  metrics.device_steps = usage.portions;
   metrics.device_bytes_packed = usage.bytes_packed;
   metrics.device_bytes_in_place = usage.bytes_in_place;
   metrics.device_calls = usage.collective_calls;

@@ -2,7 +2,7 @@
 //
 // The kinds of collectives, one row each, with what the library must know of them. Checks of arguments, messages,
 // negotiation, layout and both data planes read this table. The code that moves a kind's data is in data/cpu/ and
-// data/cuda/collective_steps.cpp. docs/architecture.md ("Changing Kolo") lists the places of a new kind.
+// data/cuda/collective_portions.cpp. docs/architecture.md ("Changing Kolo") lists the places of a new kind.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct CollectiveTraits {
                              ///< status and an end of its own
   bool fuses = false;        ///< several requests with the same options may run as one
   bool batches = false;      ///< several requests may be one batch, each tensor a run of its own
-  bool cpu_only = false;     ///< data/cuda/collective_steps.cpp has no row of it
+  bool cpu_only = false;     ///< data/cuda/collective_portions.cpp has no row of it
   bool in_arena = false;     ///< can run in place on a tensor in an arena
   bool makes_set = false;    ///< makes a process set: only the sequencer handles it
   bool needs_all = false;    ///< each rank sends and receives, so no rank may be absent (control/messages.hpp,

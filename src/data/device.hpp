@@ -3,9 +3,9 @@
 // What the engine and the calls know of devices other than the CPU. A build without any has no implementation.
 //
 // A caller's tensors are written and read by work that he has given to streams and that may run later. So a submission
-// takes along an event, recorded on the caller's stream, behind which the batch's first step is held back; and once all
-// steps of the batch have been given to the device ("enqueued") there is an event behind which a caller can hold back
-// a stream of his own. The host waits for neither.
+// takes along an event, recorded on the caller's stream, behind which the batch's first portion is held back; and once
+// all portions of the batch have been given to the device ("enqueued") there is an event behind which a caller can hold
+// back a stream of his own. The host waits for neither.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ struct DeviceUsage {
   std::uint64_t buffer_bytes = 0;
   std::uint64_t arena_bytes = 0;
   std::uint64_t batches = 0;
-  std::uint64_t steps = 0;
+  std::uint64_t portions = 0;
   std::uint64_t bytes_packed = 0;
   std::uint64_t bytes_in_place = 0;
   std::uint64_t collective_calls = 0;

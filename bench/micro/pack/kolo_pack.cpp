@@ -73,12 +73,12 @@ class Packing {
       run.elements += elements;
     }
     bytes_ = run.elements * static_cast<std::int64_t>(sizeof(float));
-    kolo::cuda::StepLimits limits;
+    kolo::cuda::PortionLimits limits;
     limits.buffer_bytes = buffer_bytes_;
-    kolo::cuda::StepPlanner planner(limits);
+    kolo::cuda::PortionPlanner planner(limits);
     planner.add(run);
-    steps_ = planner.take();
-    tables_ = std::make_unique<kolo::cuda::Tables>(steps_.size() * limits.chunks);
+    portions_ = planner.take();
+    tables_ = std::make_unique<kolo::cuda::Tables>(portions_.size() * limits.chunks);
     for (int i = 0; i < flags.buffers; ++i) buffers_.emplace_back(buffer_bytes_);
     copy_from_ = kolo::cuda::DeviceMemory(static_cast<std::size_t>(bytes_));
     copy_to_ = kolo::cuda::DeviceMemory(static_cast<std::size_t>(bytes_));
@@ -87,20 +87,20 @@ class Packing {
   }
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
-  [[nodiscard]] std::size_t steps() const { return steps_.size(); }
+  [[nodiscard]] std::size_t portions() const { return portions_.size(); }
 
   void pack_all() {
-    for (std::size_t i = 0; i < steps_.size(); ++i) move(i, kolo::cuda::Direction::pack);
+    for (std::size_t i = 0; i < portions_.size(); ++i) move(i, kolo::cuda::Direction::pack);
   }
   void unpack_all() {
-    for (std::size_t i = 0; i < steps_.size(); ++i) move(i, kolo::cuda::Direction::unpack);
+    for (std::size_t i = 0; i < portions_.size(); ++i) move(i, kolo::cuda::Direction::unpack);
   }
   void copy_all() {
     check(
         cudaMemcpyAsync(copy_to_.data(), copy_from_.data(), copy_from_.size(), cudaMemcpyDeviceToDevice, stream_.raw()),
         "cudaMemcpyAsync");
   }
-  /// Elements that are not half of what went in, after each step went into a buffer and out.
+  /// Elements that are not half of what went in, after each portion went into a buffer and out.
   std::int64_t count_wrong() {
     std::vector<float> host;
     for (const auto& input : inputs_) {
@@ -108,7 +108,7 @@ class Packing {
       for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<float>(i % 1021) * 2;
       check(cudaMemcpy(input.data(), host.data(), input.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
     }
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
+    for (std::size_t i = 0; i < portions_.size(); ++i) {
       move(i, kolo::cuda::Direction::pack);
       move(i, kolo::cuda::Direction::unpack);
     }
@@ -131,10 +131,10 @@ class Packing {
   }
 
  private:
-  void move(std::size_t step, kolo::cuda::Direction direction) {
-    kolo::cuda::Table* const table = tables_->find(steps_[step].segments, stream_.raw());
+  void move(std::size_t portion, kolo::cuda::Direction direction) {
+    kolo::cuda::ChunkTable* const table = tables_->find(portions_[portion].segments, stream_.raw());
     if (table == nullptr) throw std::runtime_error("no table is free");
-    kolo::cuda::launch({table->chunks(), table->count(), direction, buffers_[step % buffers_.size()].data()},
+    kolo::cuda::launch({table->chunks(), table->count(), direction, buffers_[portion % buffers_.size()].data()},
                        kolo::cuda::kernels::blocks_for(table->count(), processors_), stream_.raw());
     table->used(stream_);
   }
@@ -145,7 +145,7 @@ class Packing {
   kolo::cuda::OwnStream stream_;
   std::vector<kolo::cuda::DeviceMemory> inputs_, outputs_, buffers_;
   kolo::cuda::DeviceMemory copy_from_, copy_to_;
-  std::vector<kolo::cuda::Step> steps_;
+  std::vector<kolo::cuda::Portion> portions_;
   std::unique_ptr<kolo::cuda::Tables> tables_;
   Point begin_, end_;
 };
@@ -167,10 +167,10 @@ int measure(const Flags& flags) {
   }
   nlohmann::ordered_json record{
       {"device", kolo::cuda::device_info(0).name}, {"tensors", flags.tensors.size()}, {"bytes", packing.bytes()},
-      {"buffer_bytes", flags.buffer_bytes},        {"launches", packing.steps()},     {"wrong", wrong}};
+      {"buffer_bytes", flags.buffer_bytes},        {"launches", packing.portions()},  {"wrong", wrong}};
   const double copied = summarize(copy).median;
   std::printf("# %zu tensors, %.1f MB, %zu launches a pass; median, p10 and p90 in microseconds; GB = 1e9 bytes\n",
-              flags.tensors.size(), static_cast<double>(packing.bytes()) / 1e6, packing.steps());
+              flags.tensors.size(), static_cast<double>(packing.bytes()) / 1e6, packing.portions());
   const std::pair<const char*, const std::vector<double>*> rows[] = {
       {"copy", &copy}, {"pack", &pack}, {"unpack", &unpack}};
   for (const auto& [name, samples] : rows) {

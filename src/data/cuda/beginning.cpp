@@ -19,7 +19,7 @@
 namespace kolo::cuda {
 namespace {
 
-/// Of the largest steps; smaller ones take less.
+/// Of the largest portions; smaller ones take less.
 constexpr std::size_t kTables = 32;
 
 std::string new_id() {
@@ -48,11 +48,11 @@ UniqueId id_of(const std::string& bytes) {
 Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit, int device,
                      bool has_peers)
     : info(device_info(device)),
-      counted(limit, options.buffers * options.buffer_bytes + Tables::device_bytes(kTables * kChunksPerStep),
+      counted(limit, options.buffers * options.buffer_bytes + Tables::device_bytes(kTables * kChunksPerPortion),
               "what batches need, " + std::to_string(options.buffers) + " fusion buffers of " +
                   std::to_string(options.buffer_bytes) + " bytes and tables,",
               "lower KOLO_FUSION_THRESHOLD or KOLO_GPU_BUFFERS"),
-      bell(options.ring), tables(kTables * kChunksPerStep), unpacked(options.buffers), buffer_users(options.buffers),
+      bell(options.ring), tables(kTables * kChunksPerPortion), unpacked(options.buffers), buffer_users(options.buffers),
       messages(options.ring) {
   if (!options.staged && has_peers) tenancy.emplace(options.tenants, info.uuid);
   load_kernels();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Wakes the engine when the device has come to a point. From a stream of its own, because a host function would hold up
-// the next step on any other.
+// the next portion on any other.
 //
 // The driver's; the device is current.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What brings a packed step around the ranks: NCCL, or the CPU by way of pinned memory. The pipeline (cuda_backend.hpp)
-// packs, asks the carrier in the order of steps, and unpacks.
+// What brings a packed portion around the ranks: NCCL, or the CPU by way of pinned memory. The pipeline
+// (cuda_backend.hpp) packs, asks the carrier in the order of portions, and unpacks.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/device_region.hpp"
 #include "data/cuda/device_times.hpp"
+#include "data/cuda/portions.hpp"
 #include "data/cuda/set_on_device.hpp"
-#include "data/cuda/steps.hpp"
 
 namespace kolo::cuda {
 
-/// A step in one of the buffers.
+/// A portion in one of the buffers.
 struct Load {
   SetOnDevice* set = nullptr;  ///< whose ranks take part
-  const Step* step = nullptr;
+  const Portion* portion = nullptr;
   std::size_t buffer = 0;
   std::byte* memory = nullptr;  ///< the buffer's, on the device
   bool alone = false;           ///< packed and unpacked by the carrier's own stream

@@ -28,9 +28,9 @@ constexpr std::chrono::microseconds kSoon{200};
 constexpr std::uint64_t kOneStreamBytes = std::uint64_t{1} << 20;
 
 /// The same on every rank.
-bool is_small(const std::vector<Step>& steps) {
+bool is_small(const std::vector<Portion>& portions) {
   std::uint64_t bytes = 0;
-  for (const Step& step : steps) bytes += step.moved_bytes;
+  for (const Portion& portion : portions) bytes += portion.moved_bytes;
   return bytes <= kOneStreamBytes;
 }
 
@@ -199,7 +199,7 @@ data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   if (beginning_.has_device()) guard.emplace(device_.index());
   moved |= serve_regions();
   moved |= plan_one();
-  moved |= pack_one();  // one step passes through all of it, where nothing has to be waited for
+  moved |= pack_one();  // one portion passes through all of it, where nothing has to be waited for
   moved |= carry_one();
   moved |= unpack_one();
   moved |= finish_one(finished);
@@ -213,7 +213,8 @@ data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
 bool CudaBackend::serve_regions() {
   const OpenJob& first = *jobs_.front();
   if (!regions_.are_asked() || first.set->stage != SetOnDevice::Stage::ready || first.ends_set) return false;
-  const bool idle = std::all_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->packed_steps == 0; });
+  const bool idle =
+      std::all_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->packed_portions == 0; });
   if (!idle) return false;
   const Equipment& with = *beginning_.equipment();
   const std::vector<std::shared_ptr<Region>> asked = regions_.take_asked();
@@ -233,8 +234,8 @@ bool CudaBackend::plan_one() {
   return open.set->stage == SetOnDevice::Stage::ready ? plan(open) : make_ready(open);
 }
 
-StepLimits CudaBackend::limits_of(const SetOnDevice& set, const data::Job& job) const noexcept {
-  StepLimits limits;
+PortionLimits CudaBackend::limits_of(const SetOnDevice& set, const data::Job& job) const noexcept {
+  PortionLimits limits;
   limits.rank = set.is.rank;
   limits.size = set.is.size;
   limits.buffer_bytes = options_.buffer_bytes;
@@ -243,13 +244,13 @@ StepLimits CudaBackend::limits_of(const SetOnDevice& set, const data::Job& job) 
   limits.is_absent = job.is_absent;
   limits.carrier_scales = options_.staged;
   limits.direct_bytes = options_.direct_bytes;
-  limits.chunks = kChunksPerStep;
+  limits.chunks = kChunksPerPortion;
   return limits;
 }
 
 std::string CudaBackend::explain_route(const data::Job& job, const data::Run& run, const data::Piece& piece) {
   return "on cuda:" + std::to_string(device_.index()) + " by " + (options_.staged ? "pinned memory" : "NCCL") + ", " +
-         cuda::explain_route(StepPlanner(limits_of(*sets_.at(job.set), job)), run, piece);
+         cuda::explain_route(PortionPlanner(limits_of(*sets_.at(job.set), job)), run, piece);
 }
 
 /// Plans the first batch that is not planned yet. What ranks must tell each other for it is said when all that was
@@ -274,9 +275,9 @@ bool CudaBackend::plan(OpenJob& open) {
     }
     moved = true;
   }
-  open.steps = open.planner->take();
-  if (open.steps.empty()) open.steps.emplace_back();  // tensors without elements: an end, and nothing before it
-  open.alone = !options_.staged && is_small(open.steps);
+  open.portions = open.planner->take();
+  if (open.portions.empty()) open.portions.emplace_back();  // tensors without elements: an end, and nothing before it
+  open.alone = !options_.staged && is_small(open.portions);
   open.planned = true;
   return true;
 }
@@ -288,7 +289,7 @@ bool CudaBackend::plan_uneven(OpenJob& open, std::size_t end) {
   const bool carried_on =
       std::all_of(flights_.begin(), flights_.end(), [](const Flight& one) { return one.under_way; });
   const bool packed_all = std::all_of(jobs_.begin(), jobs_.end(), [&](const auto& other) {
-    return !other->planned || other->packed_steps == other->steps.size();
+    return !other->planned || other->packed_portions == other->portions.size();
   });
   Exchange& exchange = *open.set->exchange;
   if (!exchange.started()) {
@@ -341,56 +342,56 @@ bool CudaBackend::plan_uneven(OpenJob& open, std::size_t end) {
 bool CudaBackend::pack_one() {
   if (flights_.size() == options_.buffers) return false;
   const auto next = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& open) {
-    return !open->planned || open->packed_steps < open->steps.size();
+    return !open->planned || open->packed_portions < open->portions.size();
   });
   if (next == jobs_.end() || !(*next)->planned) return false;
   OpenJob& open = **next;
-  if (open.packed_steps == 0 && regions_.are_asked()) return false;
+  if (open.packed_portions == 0 && regions_.are_asked()) return false;
   Equipment& with = *beginning_.equipment();
-  const Step& step = open.steps[open.packed_steps];
+  const Portion& portion = open.portions[open.packed_portions];
   Flight flight;
   flight.open = &open;
   flight.load.set = open.set.get();
-  flight.load.step = &step;
+  flight.load.portion = &portion;
   flight.load.alone = open.alone;
-  // The carrier's stream runs work in the order in which it is given. Earlier steps must have given all of theirs.
+  // The carrier's stream runs work in the order in which it is given. Earlier portions must have given all of theirs.
   if (open.alone && !(flights_.empty() && with.carrier->may_carry(flight.load))) return false;
-  const bool has_buffer = !open.alone || step.buffer_bytes > 0;
+  const bool has_buffer = !open.alone || portion.buffer_bytes > 0;
   if (has_buffer && !choose_buffer(flight.load)) return false;
   const OwnStream& on = open.alone ? *with.carrier->stream(flight.load) : with.pack;
-  if (!step.segments.empty()) {
-    flight.table = with.tables.find(step.segments, on.raw());
+  if (!portion.segments.empty()) {
+    flight.table = with.tables.find(portion.segments, on.raw());
     if (flight.table == nullptr) return false;
   }
-  if (open.packed_steps == 0) {
+  if (open.packed_portions == 0) {
     for (const data::DeviceEventPtr& ready : open.job->ready) {
       static_cast<const PooledEvent&>(*ready).event().hold_back(on.raw());
     }
     open.job->ready.clear();
-    if (times_.are_wanted(open.job->timeline, with.messages.to_host.raw())) open.stamps.resize(open.steps.size());
+    if (times_.are_wanted(open.job->timeline, with.messages.to_host.raw())) open.stamps.resize(open.portions.size());
   }
   if (has_buffer) take_buffer(flight.load, on);
   Stamps* pack_stamps = nullptr;
   if (!open.stamps.empty()) {
-    const StepStamps& stamps = open.stamps[open.packed_steps] = times_.take(step);
+    const PortionStamps& stamps = open.stamps[open.packed_portions] = times_.take(portion);
     pack_stamps = stamps.pack.get();
     flight.load.stamps = stamps.carry.get();
     flight.unpack_stamps = stamps.unpack.get();
   }
-  flight.last = ++open.packed_steps == open.steps.size();
-  if (step.packs()) {
+  flight.last = ++open.packed_portions == open.portions.size();
+  if (portion.packs()) {
     const ProfilerRange range("pack", open.job->label);
     const StampsAround stamps(pack_stamps, on.raw());
     const Move move{flight.table->chunks(), flight.table->count(), Direction::pack, flight.load.memory};
     launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
   if (!open.alone) with.carrier->collect(flight.load, with.pack);
-  counters_.count(step);
+  counters_.count(portion);
   flights_.push_back(flight);
   return true;
 }
 
-/// All ranks of the set use the same one for a step: NCCL reaches into it. False while another step has it.
+/// All ranks of the set use the same one for a portion: NCCL reaches into it. False while another portion has it.
 bool CudaBackend::choose_buffer(Load& load) const {
   load.buffer = (load.set->is.number + load.set->buffers_taken) % options_.buffers;  // sets use different ones at first
   return std::none_of(flights_.begin(), flights_.end(), [&load](const Flight& one) {
@@ -412,7 +413,7 @@ void CudaBackend::take_buffer(Load& load, const OwnStream& on) {
 bool CudaBackend::carry_one() {
   const auto next = std::find_if(flights_.begin(), flights_.end(), [](const Flight& one) { return !one.under_way; });
   if (next == flights_.end()) return false;
-  // What follows the step before on the carrier's stream comes first.
+  // What follows the portion before on the carrier's stream comes first.
   if (next != flights_.begin() && !options_.staged) return false;
   if (!beginning_.equipment()->carrier->may_carry(next->load)) return false;
   const ProfilerRange range("carry", next->open->job->label);
@@ -429,7 +430,7 @@ bool CudaBackend::unpack_one() {
   const bool alone = flight.load.alone;
   const OwnStream& on = alone ? *with.carrier->stream(flight.load) : with.unpack;
   if (!alone) with.carrier->deliver(flight.load, with.unpack);
-  if (flight.load.step->unpacks()) {
+  if (flight.load.portion->unpacks()) {
     const ProfilerRange range("unpack", flight.open->job->label);
     const StampsAround stamps(flight.unpack_stamps, on.raw());
     const Move move{flight.table->chunks(), flight.table->count(), Direction::unpack, flight.load.memory};
@@ -469,7 +470,7 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
     if (!open.stamps.empty()) {
       const Equipment& with = *beginning_.equipment();
       open.job->spans =
-          times_.read(open.steps, std::move(open.stamps), {with.pack.raw(), with.unpack.raw(), options_.staged});
+          times_.read(open.portions, std::move(open.stamps), {with.pack.raw(), with.unpack.raw(), options_.staged});
     }
     open.job->untimed = times_.take_failure();
   }

@@ -2,10 +2,10 @@
 //
 // Batches of tensors that lie on a GPU.
 //
-// Words. A *step* is what one buffer holds: it is packed, carried around the ranks, unpacked (steps.hpp). A *buffer* is
-// a fusion buffer on the device. A *carrier* is NCCL, or the CPU by way of pinned memory.
+// Words. A *portion* is what one buffer holds: it is packed, carried around the ranks, unpacked (portions.hpp). A
+// *buffer* is a fusion buffer on the device. A *carrier* is NCCL, or the CPU by way of pinned memory.
 //
-// Streams. Each has one task, so that neighbouring steps overlap, and events hold back one behind another:
+// Streams. Each has one task, so that neighbouring portions overlap, and events hold back one behind another:
 //
 //     caller's stream  ..backward..|event|..backward..                         |wait_on|..optimizer..
 //                                     \                                        /
@@ -19,7 +19,7 @@
 // A small batch has all its work on the carrier's stream: to change streams three times takes longer than what it could
 // overlap with. What is reduced where it lies and is not scaled needs neither pack nor unpack, whatever its size.
 //
-// The host blocks nowhere; it gives a step's work to the streams as soon as that is known, in one pass where nothing
+// The host blocks nowhere; it gives a portion's work to the streams as soon as that is known, in one pass where nothing
 // has to be waited for. Whoever drives the engine does it: a thread that submits, waits, or the background thread.
 // Calls into NCCL that may wait for other ranks have a thread of their own (nccl_carrier.hpp). While batches are open
 // the communicators are asked whether something went wrong: a peer may be lost while its kernel is waited for.
@@ -27,7 +27,7 @@
 // Completion. A thread that drives looks at the end of the first batch in every pass. Where none does, a batch for
 // whose end somebody sleeps on the host gets a ring: a stream of its own is held back behind the batch's last event and
 // then rings the engine's bell from a host function. A stream of its own, because a host function would hold up the
-// next step on any other. Other batches are found to be over by the engine's naps of a millisecond, which are a
+// next portion on any other. Other batches are found to be over by the engine's naps of a millisecond, which are a
 // safeguard for the first, too: a host function is not called after an error.
 //
 // The beginning. Nothing is done before a tensor on a device is submitted, or `bind` is called. The first batch of any
@@ -81,8 +81,8 @@
 #include "data/cuda/known_regions.hpp"
 #include "data/cuda/memory_limit.hpp"
 #include "data/cuda/nvtx.hpp"
+#include "data/cuda/portions.hpp"
 #include "data/cuda/set_on_device.hpp"
-#include "data/cuda/steps.hpp"
 #include "data/cuda/tables.hpp"
 #include "data/cuda/tenants.hpp"
 #include "data/device.hpp"
@@ -112,7 +112,7 @@ struct CudaBackendOptions {
 /// The driver counts, any thread reads.
 struct DeviceCounters {
   std::atomic<std::uint64_t> batches{0};
-  std::atomic<std::uint64_t> steps{0};
+  std::atomic<std::uint64_t> portions{0};
   std::atomic<std::uint64_t> bytes_packed{0};
   std::atomic<std::uint64_t> bytes_in_place{0};
   std::atomic<std::uint64_t> collective_calls{0};
@@ -120,13 +120,13 @@ struct DeviceCounters {
   std::atomic<std::uint64_t> communicators{0};
   std::atomic<std::uint64_t> exchanges{0};
 
-  void count(const Step& step) {
-    ++steps;
-    for (const Segment& segment : step.segments) {
+  void count(const Portion& portion) {
+    ++portions;
+    for (const Segment& segment : portion.segments) {
       if (segment.packs && segment.input != nullptr) bytes_packed += segment.bytes;
     }
-    collective_calls += step.calls.size();
-    for (const Call& call : step.calls) {
+    collective_calls += portion.calls.size();
+    for (const Call& call : portion.calls) {
       if (call.to != nullptr) bytes_in_place += call.count * size_of(call.dtype);
     }
   }
@@ -134,7 +134,7 @@ struct DeviceCounters {
   [[nodiscard]] data::DeviceUsage usage() const {
     data::DeviceUsage usage;
     usage.batches = batches;
-    usage.steps = steps;
+    usage.portions = portions;
     usage.bytes_packed = bytes_packed;
     usage.bytes_in_place = bytes_in_place;
     usage.collective_calls = collective_calls;
@@ -195,7 +195,7 @@ class CudaBackend final : public data::DeviceBackend {
   bool move_planes();
   bool serve_regions();
   bool plan_one();
-  [[nodiscard]] StepLimits limits_of(const SetOnDevice& set, const data::Job& job) const noexcept;
+  [[nodiscard]] PortionLimits limits_of(const SetOnDevice& set, const data::Job& job) const noexcept;
   bool plan(OpenJob& open);
   bool plan_uneven(OpenJob& open, std::size_t end);
   bool pack_one();

@@ -96,20 +96,20 @@ std::unique_ptr<Stamps> DeviceTimes::take_one() {
   return one;
 }
 
-StepStamps DeviceTimes::take(const Step& step) {
-  StepStamps stamps;
+PortionStamps DeviceTimes::take(const Portion& portion) {
+  PortionStamps stamps;
   if (!works_) return stamps;
   try {
-    if (step.packs()) stamps.pack = take_one();
-    if (!step.calls.empty()) stamps.carry = take_one();
-    if (step.unpacks()) stamps.unpack = take_one();
+    if (portion.packs()) stamps.pack = take_one();
+    if (!portion.calls.empty()) stamps.carry = take_one();
+    if (portion.unpacks()) stamps.unpack = take_one();
   } catch (const Error& error) {
     fail(error);
   }
   return stamps;
 }
 
-std::vector<DeviceSpan> DeviceTimes::read(const std::vector<Step>& steps, std::vector<StepStamps> stamps,
+std::vector<DeviceSpan> DeviceTimes::read(const std::vector<Portion>& portions, std::vector<PortionStamps> stamps,
                                           const Streams& streams) {
   const base::Time seen = base::now();
   std::vector<Timed> all;
@@ -122,14 +122,14 @@ std::vector<DeviceSpan> DeviceTimes::read(const std::vector<Step>& steps, std::v
     timed.span.bytes = bytes;
     timed.stamps = std::move(one);
   };
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const Step& step = steps[i];
-    const bool in_place = std::all_of(step.calls.begin(), step.calls.end(),
+  for (std::size_t i = 0; i < portions.size(); ++i) {
+    const Portion& portion = portions[i];
+    const bool in_place = std::all_of(portion.calls.begin(), portion.calls.end(),
                                       [](const Call& call) { return call.from != nullptr || call.to != nullptr; });
-    add(stamps[i].pack, DeviceSpan::What::pack, bytes_of(step.segments, &Segment::packs), false);
-    add(stamps[i].carry, streams.staged ? DeviceSpan::What::staged : DeviceSpan::What::nccl, bytes_of(step.calls),
+    add(stamps[i].pack, DeviceSpan::What::pack, bytes_of(portion.segments, &Segment::packs), false);
+    add(stamps[i].carry, streams.staged ? DeviceSpan::What::staged : DeviceSpan::What::nccl, bytes_of(portion.calls),
         in_place);
-    add(stamps[i].unpack, DeviceSpan::What::unpack, bytes_of(step.segments, &Segment::unpacks), false);
+    add(stamps[i].unpack, DeviceSpan::What::unpack, bytes_of(portion.segments, &Segment::unpacks), false);
   }
   if (all.empty() || !works_) return {};
   try {

@@ -20,7 +20,7 @@
 #include "base/clock.hpp"
 #include "core/device_span.hpp"
 #include "data/cuda/cuda_api.hpp"
-#include "data/cuda/steps.hpp"
+#include "data/cuda/portions.hpp"
 
 namespace kolo::cuda {
 
@@ -58,8 +58,8 @@ class StampsAround {
   const cudaStream_t stream_;
 };
 
-/// A step's; null where it has no such part, or is not timed.
-struct StepStamps {
+/// A portion's; null where it has no such part, or is not timed.
+struct PortionStamps {
   std::unique_ptr<Stamps> pack;
   std::unique_ptr<Stamps> carry;
   std::unique_ptr<Stamps> unpack;
@@ -77,10 +77,10 @@ class DeviceTimes {
   /// Whether batches of this timeline (0: none) are timed. The first call for a timeline waits for some microseconds,
   /// until `idle`, a stream that has nothing to do for long, has come to an event.
   [[nodiscard]] bool are_wanted(std::uint32_t timeline, cudaStream_t idle);
-  [[nodiscard]] StepStamps take(const Step& step);
-  /// What a batch that is over has done. `stamps`: by step; they are used again. Empty where that cannot be told.
-  [[nodiscard]] std::vector<core::DeviceSpan> read(const std::vector<Step>& steps, std::vector<StepStamps> stamps,
-                                                   const Streams& streams);
+  [[nodiscard]] PortionStamps take(const Portion& portion);
+  /// What a batch that is over has done. `stamps`: by portion; they are used again. Empty where that cannot be told.
+  [[nodiscard]] std::vector<core::DeviceSpan> read(const std::vector<Portion>& portions,
+                                                   std::vector<PortionStamps> stamps, const Streams& streams);
   /// Why no batch of this timeline is timed any more: once, then empty.
   [[nodiscard]] std::string take_failure() noexcept { return std::exchange(failure_, {}); }
 

@@ -19,7 +19,7 @@
 
 namespace kolo::cuda {
 
-inline constexpr std::size_t kChunksPerStep = 4096;
+inline constexpr std::size_t kChunksPerPortion = 4096;
 
 /// Members stand in the reverse of the order in which they may be given back. The driver's; the device is current.
 class Equipment {

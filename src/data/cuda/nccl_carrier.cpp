@@ -17,7 +17,8 @@
 namespace kolo::cuda {
 namespace {
 
-/// How many forms of steps a communicator remembers: a job whose steps never repeat must not fill its memory with them.
+/// How many forms of portions a communicator remembers: a job whose steps never repeat must not fill its memory with
+/// them.
 constexpr std::size_t kMostForms = 4096;
 /// How long who wants to abort waits for the worker to come back by itself, before each try.
 constexpr std::chrono::milliseconds kLook{50};
@@ -201,7 +202,7 @@ bool NcclCarrier::may_carry(const Load& /*load*/) {
 void NcclCarrier::carry(const Load& load) {
   NcclLink& link = *load.set->link;
   if (link.forms.size() >= kMostForms) link.forms.clear();
-  if (load.step->calls.empty() || !link.forms.insert(form_of(load)).second) return give(load);
+  if (load.portion->calls.empty() || !link.forms.insert(form_of(load)).second) return give(load);
   hand_over([this, load] { give(load); });
 }
 
@@ -232,7 +233,7 @@ void NcclCarrier::give(const Load& load) {
   NcclLink& link = *load.set->link;
   if (!load.alone) packed_[load.buffer].hold_back(link.stream->raw());
   const StampsAround stamps(load.stamps, link.stream->raw());
-  const std::vector<Call>& calls = load.step->calls;
+  const std::vector<Call>& calls = load.portion->calls;
   if (calls.size() == 1) return call(calls.front(), link, load.memory);
   if (calls.empty()) return;
   GroupedCalls group(link.communicator);
@@ -240,9 +241,9 @@ void NcclCarrier::give(const Load& load) {
   group.end();
 }
 
-/// What decides by which connections NCCL carries a step, and which memory of ours they reach into.
+/// What decides by which connections NCCL carries a portion, and which memory of ours they reach into.
 std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
-  std::uint64_t form = load.step->calls.size();
+  std::uint64_t form = load.portion->calls.size();
   const auto add = [&form](std::uint64_t value) { form = base::hash_hash(value, form); };
   const auto place_of = [this, &load](const std::byte* data) -> std::uint64_t {
     if (data == nullptr) return load.buffer + 1;
@@ -252,7 +253,7 @@ std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
     });
     return is_known ? reinterpret_cast<std::uintptr_t>(data) : 0;
   };
-  for (const Call& one : load.step->calls) {
+  for (const Call& one : load.portion->calls) {
     add(static_cast<std::uint64_t>(one.kind) << 24U | static_cast<std::uint64_t>(one.dtype) << 16U |
         static_cast<std::uint64_t>(one.op) << 8U | static_cast<std::uint64_t>(one.from == one.to));
     add(one.count);

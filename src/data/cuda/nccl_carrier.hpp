@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step's collectives by NCCL: one group, on a stream of their own, so that the next step is packed meanwhile. Each
-// process set has a communicator.
+// A portion's collectives by NCCL: one group, on a stream of their own, so that the next portion is packed meanwhile.
+// Each process set has a communicator.
 //
 // Order. A communicator has one of two streams, so that collectives of two sets (tensor-parallel and data-parallel
-// ones, say) run side by side. On each rank a stream runs steps in the order in which they are carried, which is the
+// ones, say) run side by side. On each rank a stream runs portions in the order in which they are carried, which is the
 // log's. So the oldest collective that is not over is first in its stream on all of its ranks, and finds room there if
 // a device has room for two kernels of NCCL's: it is over some time, whatever others occupy meanwhile. With a stream
 // for each set a device could be full of kernels that wait for ranks whose devices are full of others.
@@ -12,7 +12,8 @@
 // Threads. A call into NCCL may wait for other ranks: where a communicator is made or ended, and where NCCL connects,
 // which it does for the first collective of each kind and size. One of them may be dead. Such calls are made by a
 // thread of their own, the *worker*, one at a time, while the driver goes on with everything else: `is_idle` says when
-// it is done. A step of a form that the communicator has carried before waits for nobody; the driver gives it itself.
+// it is done. A portion of a form that the communicator has carried before waits for nobody; the driver gives it
+// itself.
 //
 // Making and ending a communicator allocates and frees memory of the device, which waits for what runs there, and may
 // wait for the peers: it is done while nothing of ours is on the device (CudaBackend).
@@ -43,7 +44,7 @@ struct NcclLink {
   Communicator communicator;
   std::vector<std::unique_ptr<Registration>> buffers;
   std::map<const Region*, std::unique_ptr<Registration>> regions;
-  std::unordered_set<std::uint64_t> forms;  ///< of the steps that it has carried
+  std::unordered_set<std::uint64_t> forms;  ///< of the portions that it has carried
   Status failure;                           ///< why it could not be made
   base::Time since{};                       ///< when that began, or was given up last
   bool is_given_up = false;                 ///< so the failure is no news of this rank's

@@ -13,8 +13,8 @@
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/device_times.hpp"
 #include "data/cuda/events.hpp"
+#include "data/cuda/portions.hpp"
 #include "data/cuda/set_on_device.hpp"
-#include "data/cuda/steps.hpp"
 #include "data/cuda/tables.hpp"
 
 namespace kolo::cuda {
@@ -27,16 +27,16 @@ struct CudaBackend::OpenJob {
   bool over = false;      // nothing of it is on the device
   std::size_t planned_runs = 0;
   bool planned = false;
-  std::optional<StepPlanner> planner;
-  std::vector<Step> steps;
-  std::vector<StepStamps> stamps;  // by step; empty: it is not timed
-  bool alone = false;              // small: all of it on the carrier's stream
-  std::size_t packed_steps = 0;
+  std::optional<PortionPlanner> planner;
+  std::vector<Portion> portions;
+  std::vector<PortionStamps> stamps;  // by portion; empty: it is not timed
+  bool alone = false;                 // small: all of it on the carrier's stream
+  std::size_t packed_portions = 0;
   std::shared_ptr<const PooledEvent> end;  // recorded behind the last unpack
   std::vector<Uneven> uneven;  // of runs whose rows differ by rank, while the ranks tell each other about them
 };
 
-/// A step in a buffer.
+/// A portion in a buffer.
 struct CudaBackend::Flight {
   OpenJob* open = nullptr;
   Load load;

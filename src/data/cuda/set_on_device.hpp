@@ -36,7 +36,7 @@ struct SetOnDevice {
 
   const data::DeviceSet is;
   Stage stage = Stage::unused;
-  std::uint64_t buffers_taken = 0;   ///< by steps so far, as many on all ranks: whose turn a buffer is
+  std::uint64_t buffers_taken = 0;   ///< by portions so far, as many on all ranks: whose turn a buffer is
   std::uint64_t looked_at = 0;       ///< CudaBackend::looks_
   Status failure;                    ///< of every batch, once the set has failed
   std::optional<HostPlane> plane;    ///< from its first batch on; each of them in the order of the set's batches

@@ -38,8 +38,8 @@ StagedCarrier::StagedCarrier(std::size_t buffers, std::size_t buffer_bytes, cons
 
 void StagedCarrier::collect(const Load& load, const OwnStream& stream) {
   if (load.stamps != nullptr) load.stamps->begin(stream.raw());
-  if (load.step->buffer_bytes > 0) {
-    copy_async(pinned_[load.buffer].data(), load.memory, load.step->buffer_bytes, stream.raw());
+  if (load.portion->buffer_bytes > 0) {
+    copy_async(pinned_[load.buffer].data(), load.memory, load.portion->buffer_bytes, stream.raw());
   }
   collected_[load.buffer].record(stream.raw());
   bell_.ring_behind(collected_[load.buffer]);
@@ -48,11 +48,11 @@ void StagedCarrier::collect(const Load& load, const OwnStream& stream) {
 bool StagedCarrier::may_carry(const Load& load) { return collected_[load.buffer].reached(); }
 
 void StagedCarrier::carry(const Load& load) {
-  if (load.step->calls.empty()) return;
+  if (load.portion->calls.empty()) return;
   data::Job& job = jobs_[load.buffer];
   job.runs.clear();
   job.status = Status();
-  for (const Call& call : load.step->calls) {
+  for (const Call& call : load.portion->calls) {
     KOLO_CHECK(call.from == nullptr && call.to == nullptr) << "the CPU cannot reach a caller's tensor on a device";
     data::Run run;
     run.kind = kind_of(call.kind);
@@ -67,14 +67,14 @@ void StagedCarrier::carry(const Load& load) {
     run.pieces = {{data, data, run.elements}};
     job.runs.push_back(std::move(run));
   }
-  host_touches(pinned_[load.buffer].data(), load.step->buffer_bytes, true, "the CPU's data plane");
+  host_touches(pinned_[load.buffer].data(), load.portion->buffer_bytes, true, "the CPU's data plane");
   under_way_[load.buffer] = true;
   load.set->plane->start(job, [this, buffer = load.buffer] { under_way_[buffer] = false; });
 }
 
 void StagedCarrier::deliver(const Load& load, const OwnStream& stream) {
-  if (load.step->buffer_bytes > 0) {
-    copy_async(load.memory, pinned_[load.buffer].data(), load.step->buffer_bytes, stream.raw());
+  if (load.portion->buffer_bytes > 0) {
+    copy_async(load.memory, pinned_[load.buffer].data(), load.portion->buffer_bytes, stream.raw());
   }
   if (load.stamps != nullptr) load.stamps->end(stream.raw());
 }

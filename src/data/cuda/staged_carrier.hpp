@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step's collectives by the CPU: what is packed is copied into pinned memory, brought around the ranks by their set's
-// data plane of the CPU, and copied back. Each buffer is at another stage: while one is copied, another is reduced. For
-// machines where NCCL does not work, and for several ranks on one GPU.
+// A portion's collectives by the CPU: what is packed is copied into pinned memory, brought around the ranks by their
+// set's data plane of the CPU, and copied back. Each buffer is at another stage: while one is copied, another is
+// reduced. For machines where NCCL does not work, and for several ranks on one GPU.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ namespace kolo::cuda {
 
 class StagedCarrier final : public Carrier {
  public:
-  /// Allocates. The device is current. The bell wakes the engine when a step's copy into pinned memory is done.
+  /// Allocates. The device is current. The bell wakes the engine when a portion's copy into pinned memory is done.
   StagedCarrier(std::size_t buffers, std::size_t buffer_bytes, const Bell& bell);
 
   [[nodiscard]] std::byte* buffer(std::size_t index) const noexcept override { return memory_[index].data(); }

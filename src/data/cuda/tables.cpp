@@ -18,7 +18,7 @@ std::size_t chunks_in(const std::vector<Segment>& segments) noexcept {
   return chunks;
 }
 
-/// Of what mostly differs between steps.
+/// Of what mostly differs between portions.
 std::uint64_t key_of(const std::vector<Segment>& segments) noexcept {
   std::uint64_t key = segments.size();
   for (const Segment& segment : segments) {
@@ -47,7 +47,8 @@ ChunkTable* Tables::find(const std::vector<Segment>& segments, cudaStream_t stre
   ChunkTable* table = found != last ? found->second : nullptr;
   if (table == nullptr) {
     const std::size_t chunks = chunks_in(segments);
-    KOLO_CHECK(chunks > 0 && chunks <= chunks_) << "a step of " << chunks << " chunks; there is room for " << chunks_;
+    KOLO_CHECK(chunks > 0 && chunks <= chunks_)
+        << "a portion of " << chunks << " chunks; there is room for " << chunks_;
     std::size_t begin = 0;
     while (!find_room(chunks, begin)) {
       if (!drop_oldest()) return nullptr;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The chunk tables that pack and unpack work from, on the device. A step that comes again with the same tensors in the
-// same order - as all do once steps repeat - finds its table there, if it is packed on the same stream. A table takes
-// as much of the memory as it has chunks, so those of thousands of small steps have room. All memory is allocated at
-// the beginning.
+// The chunk tables that pack and unpack work from, on the device. A portion that comes again with the same tensors in
+// the same order - as all do once steps repeat - finds its table there, if it is packed on the same stream. A table
+// takes as much of the memory as it has chunks, so those of thousands of small portions have room. All memory is
+// allocated at the beginning.
 //
 // The driver's.
 #pragma once
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "data/cuda/cuda_api.hpp"
-#include "data/cuda/steps.hpp"
+#include "data/cuda/portions.hpp"
 
 namespace kolo::cuda {
 

@@ -52,12 +52,12 @@ class Rank {
   /// The sum, over the set, of what its ranks give.
   float reduce(core::SetId set, float mine) {
     const std::vector<float> input(kElements, mine);
-    Step step;
+    Portion portion;
     Call call;
     call.count = kElements;
     call.dtype = DType::float32;
-    step.calls = {call};
-    Load load{sets_.at(set).get(), &step, 0, carrier_.buffer(0)};
+    portion.calls = {call};
+    Load load{sets_.at(set).get(), &portion, 0, carrier_.buffer(0)};
     ok(cudaMemcpyAsync(load.memory, input.data(), kElements * sizeof(float), cudaMemcpyHostToDevice, pack_.raw()));
     carrier_.collect(load, pack_);
     while (!carrier_.may_carry(load)) std::this_thread::yield();

@@ -118,7 +118,7 @@ TEST_P(Collectives, ManyTensorsShareBatches) {
       options());
 }
 
-TEST_P(Collectives, ABatchOfSeveralStepsIsDoneWithItsLast) {
+TEST_P(Collectives, ABatchOfSeveralPortionsIsDoneWithItsLast) {
   run_local(
       ranks(),
       [] {

@@ -2,12 +2,12 @@
 //
 // From a batch to what is done with it on the device, step by step. Pure: no device needed.
 //
-// A step packs some tensors (or parts of them) into one buffer, runs a few collectives as one group, and unpacks. What
-// is small goes through the buffer, where all that is reduced in the same way is one collective; what is large is
+// A portion packs some tensors (or parts of them) into one buffer, runs a few collectives as one group, and unpacks.
+// What is small goes through the buffer, where all that is reduced in the same way is one collective; what is large is
 // reduced where it lies, if the backend can ("direct"), because packing it would cost two more passes over memory and
 // save one launch; so is, whatever its size, what would be alone in its call. Tensors in an arena are reduced there
 // whatever their size, and neighbours by one collective over all of them.
-// A batch that is larger than a buffer becomes several steps, which overlap as those of several batches do.
+// A batch that is larger than a buffer becomes several portions, which overlap as those of several batches do.
 //
 // Who scales. A carrier that can (the CPU) does all of it, and so accumulates 16-bit floats in float32 and rounds them
 // once. NCCL cannot, and adds 16-bit floats in their own type: the sum of an average could overflow where the average
@@ -22,7 +22,7 @@
 // absent everything goes through buffers, on all ranks; and as NCCL's averages are over all ranks, the pack multiplies
 // by 1/n there, too.
 //
-// The steps are the same on every rank but for addresses and for what a rank packs and unpacks: they follow from the
+// The portions are the same on every rank but for addresses and for what a rank packs and unpacks: they follow from the
 // batch, the limits, and - where ranks contribute different amounts - from what the ranks have told each other.
 #pragma once
 
@@ -62,7 +62,7 @@ struct Segment {
   friend bool operator==(const Segment& a, const Segment& b) noexcept;
 };
 
-/// One collective of a step's group.
+/// One collective of a portion's group.
 struct Call {
   enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, receive };
   Kind kind = Kind::all_reduce;
@@ -76,7 +76,7 @@ struct Call {
   int peer = 0;     ///< the root, or the other end
 };
 
-struct Step {
+struct Portion {
   std::vector<Segment> segments;
   std::vector<Call> calls;
   std::uint64_t buffer_bytes = 0;  ///< how much of the buffer is used
@@ -86,7 +86,7 @@ struct Step {
   [[nodiscard]] bool unpacks() const noexcept;
 };
 
-struct StepLimits {
+struct PortionLimits {
   int rank = 0;
   int size = 1;
   std::uint64_t buffer_bytes = 0;  ///< a multiple of kBufferAlignment, and at least 64 of them a rank
@@ -95,7 +95,7 @@ struct StepLimits {
   bool some_are_absent = false;    ///< data::Job's; then not `direct`
   bool is_absent = false;
   std::uint64_t direct_bytes = 0;
-  std::size_t chunks = 4096;  ///< of one step at most (Step::chunks)
+  std::size_t chunks = 4096;  ///< of one portion at most (Portion::chunks)
 };
 
 /// What runs of uneven contributions are told: how many bytes rank r sends to rank s, at [r * size + s] (an allgather:
@@ -105,19 +105,19 @@ struct Uneven {
   std::byte* output = nullptr;
 };
 
-/// Gathers steps. One batch's; runs in order.
-class StepPlanner {
+/// Gathers portions. One batch's; runs in order.
+class PortionPlanner {
  public:
-  explicit StepPlanner(const StepLimits& limits) : limits_(limits) {}
+  explicit PortionPlanner(const PortionLimits& limits) : limits_(limits) {}
   /// `uneven`: for collectives whose rows differ by rank (core::CollectiveTraits), else null.
   void add(const data::Run& run, const Uneven* uneven = nullptr);
   /// Whether the run reduces this piece in the arena in which it lies.
   [[nodiscard]] bool is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept;
-  /// All steps since the last call.
-  [[nodiscard]] std::vector<Step> take();
+  /// All portions since the last call.
+  [[nodiscard]] std::vector<Portion> take();
 
-  // -- what collectives are made of (collective_steps.cpp)
-  [[nodiscard]] const StepLimits& limits() const noexcept { return limits_; }
+  // -- what collectives are made of (collective_portions.cpp)
+  [[nodiscard]] const PortionLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] Segment segment_of(const data::Run& run, const data::Piece& piece) const noexcept;
   /// Whether so many bytes are reduced where they lie: what must be changed before it is reduced goes through a buffer.
   /// `is_lone`: they would share their call with nothing.
@@ -142,12 +142,12 @@ class StepPlanner {
   [[nodiscard]] bool divides_in_pack(const data::Run& run) const noexcept;
   [[nodiscard]] bool averages_in_nccl(const data::Run& run) const noexcept;
   [[nodiscard]] bool casts(const data::Run& run) const noexcept;
-  Step& step_with_room(const Segment& part);
-  Step& open_step();
+  Portion& portion_with_room(const Segment& part);
+  Portion& open_portion();
 
-  const StepLimits limits_;
-  std::vector<Step> steps_;
-  const data::Run* region_of_ = nullptr;  // whose region the open step's last call is
+  const PortionLimits limits_;
+  std::vector<Portion> portions_;
+  const data::Run* region_of_ = nullptr;  // whose region the open portion's last call is
 };
 
 }  // namespace kolo::cuda

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Into which steps a batch is cut, without a device: on every rank into the same, whatever the rank packs and unpacks.
-#include "data/cuda/steps.hpp"
+// Into which portions a batch is cut, without a device: on every rank into the same, whatever the rank packs and
+// unpacks.
+#include "data/cuda/portions.hpp"
 
 #include <array>
 #include <cstddef>
@@ -36,10 +37,10 @@ data::Run run_of(const core::CollectiveTraits& traits, bool is_absent) {
   return run;
 }
 
-/// All that ranks have in common of a batch's steps.
-std::string cut(const StepLimits& limits, const core::CollectiveTraits& traits) {
+/// All that ranks have in common of a batch's portions.
+std::string cut(const PortionLimits& limits, const core::CollectiveTraits& traits) {
   constexpr int kTensors = 9;
-  StepPlanner planner(limits);
+  PortionPlanner planner(limits);
   const data::Run run = run_of(traits, limits.is_absent);
   Uneven uneven;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -49,9 +50,10 @@ std::string cut(const StepLimits& limits, const core::CollectiveTraits& traits) 
   if (!limits.is_absent) uneven.output = outputs.data();
   for (int i = 0; i < kTensors; ++i) planner.add(run, traits.rows_differ ? &uneven : nullptr);
   std::string text;
-  for (const Step& step : planner.take()) {
-    text += "a step of " + std::to_string(step.chunks) + " chunks, " + std::to_string(step.buffer_bytes) + " bytes:";
-    for (const Call& call : step.calls) {
+  for (const Portion& portion : planner.take()) {
+    text += "a portion of " + std::to_string(portion.chunks) + " chunks, " + std::to_string(portion.buffer_bytes) +
+            " bytes:";
+    for (const Call& call : portion.calls) {
       text += " " + std::to_string(static_cast<int>(call.kind)) + " of " + std::to_string(call.count) + " at " +
               std::to_string(call.offset) + " with " + std::to_string(call.peer);
     }
@@ -60,19 +62,19 @@ std::string cut(const StepLimits& limits, const core::CollectiveTraits& traits) 
   return text;
 }
 
-TEST(Steps, AreTheSameOnEveryRank) {
+TEST(Portions, AreTheSameOnEveryRank) {
   for (const core::CollectiveTraits& traits : core::kCollectives) {
     for (const bool some_are_absent : {false, true}) {
       if (traits.shapes == core::Shapes::none || traits.cpu_only || (some_are_absent && traits.needs_all)) continue;
       for (const bool carrier_scales : {false, true}) {
-        StepLimits limits;
+        PortionLimits limits;
         limits.size = kRanks;
         limits.buffer_bytes = std::uint64_t{1} << 20;
         limits.carrier_scales = carrier_scales;
         limits.some_are_absent = some_are_absent;
-        limits.chunks = 4;  // these end the steps
+        limits.chunks = 4;  // these end the portions
         const std::string first = cut(limits, traits);
-        EXPECT_NE(first.find("\na step of 4 chunks"), std::string::npos) << first;
+        EXPECT_NE(first.find("\na portion of 4 chunks"), std::string::npos) << first;
         for (limits.rank = 1; limits.rank < kRanks; ++limits.rank) {
           limits.is_absent = some_are_absent && limits.rank == kAbsent;
           EXPECT_EQ(cut(limits, traits), first) << traits.name << " on rank " << limits.rank;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/cuda/steps.hpp"
+#include "data/cuda/portions.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include "base/round_up.hpp"
 #include "core/collectives.hpp"
 #include "core/device_place.hpp"
-#include "data/cuda/collective_steps.hpp"
+#include "data/cuda/collective_portions.hpp"
 #include "data/neutral.hpp"
 
 namespace kolo::cuda {
@@ -74,14 +74,14 @@ std::uint64_t Segment::narrowing() const noexcept {
   return element == Element::float64 ? 4 : 2;
 }
 
-bool Step::packs() const noexcept {
+bool Portion::packs() const noexcept {
   return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return segment.packs; });
 }
-bool Step::unpacks() const noexcept {
+bool Portion::unpacks() const noexcept {
   return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return segment.unpacks; });
 }
 
-Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) const noexcept {
+Segment PortionPlanner::segment_of(const data::Run& run, const data::Piece& piece) const noexcept {
   Segment segment;
   segment.input = piece.input;
   segment.output = piece.output;
@@ -97,7 +97,7 @@ Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) 
 }
 
 /// Without a place and a count.
-Call StepPlanner::call_of(const data::Run& run) const noexcept {
+Call PortionPlanner::call_of(const data::Run& run) const noexcept {
   Call call;
   if (core::traits_of(run.kind).rooted) {
     call.kind = Call::Kind::reduce;
@@ -114,35 +114,37 @@ Call StepPlanner::call_of(const data::Run& run) const noexcept {
   return call;
 }
 
-void StepPlanner::add(const data::Run& run, const Uneven* uneven) {
+void PortionPlanner::add(const data::Run& run, const Uneven* uneven) {
   region_of_ = nullptr;
   plan(*this, run, uneven);
 }
 
-std::vector<Step> StepPlanner::take() {
+std::vector<Portion> PortionPlanner::take() {
   region_of_ = nullptr;
-  return std::exchange(steps_, {});
+  return std::exchange(portions_, {});
 }
 
-Step& StepPlanner::open_step() {
+Portion& PortionPlanner::open_portion() {
   region_of_ = nullptr;
-  return steps_.emplace_back();
+  return portions_.emplace_back();
 }
 
 /// Whether its elements are sent as others. A rank alone sends nothing.
-bool StepPlanner::casts(const data::Run& run) const noexcept { return run.wire != core::Wire::own && limits_.size > 1; }
+bool PortionPlanner::casts(const data::Run& run) const noexcept {
+  return run.wire != core::Wire::own && limits_.size > 1;
+}
 
 /// Sums of 16 bits could overflow where averages do not.
-bool StepPlanner::divides_in_pack(const data::Run& run) const noexcept {
+bool PortionPlanner::divides_in_pack(const data::Run& run) const noexcept {
   const bool sums_16_bits = !limits_.carrier_scales && run.divisor > 1 && (casts(run) || has_16_bits(run.dtype));
   return sums_16_bits && (casts(run) || limits_.some_are_absent);
 }
-bool StepPlanner::averages_in_nccl(const data::Run& run) const noexcept {
+bool PortionPlanner::averages_in_nccl(const data::Run& run) const noexcept {
   return !limits_.carrier_scales && run.divisor > 1 && has_16_bits(run.dtype) && !divides_in_pack(run);
 }
 
 /// In a buffer: what the pack scales has been scaled there.
-std::uint64_t StepPlanner::neutral_of(const data::Run& run) const noexcept {
+std::uint64_t PortionPlanner::neutral_of(const data::Run& run) const noexcept {
   const DType dtype = casts(run) ? type_of(run.wire) : run.dtype;
   alignas(8) std::byte elements[sizeof(std::uint64_t)];
   data::fill_neutral(dtype, run.op, limits_.carrier_scales && !casts(run) ? run.prescale : 1.0, elements,
@@ -152,23 +154,23 @@ std::uint64_t StepPlanner::neutral_of(const data::Run& run) const noexcept {
   return bits;
 }
 
-/// The last step, if it has room for one more segment of so many bytes, else a new one.
-Step& StepPlanner::step_with_room(const Segment& part) {
-  if (steps_.empty() || steps_.back().buffer_bytes + rounded(part.bytes_in_buffer()) > limits_.buffer_bytes ||
-      steps_.back().chunks + chunks_in(part.bytes) > limits_.chunks) {
-    return open_step();
+/// The last portion, if it has room for one more segment of so many bytes, else a new one.
+Portion& PortionPlanner::portion_with_room(const Segment& part) {
+  if (portions_.empty() || portions_.back().buffer_bytes + rounded(part.bytes_in_buffer()) > limits_.buffer_bytes ||
+      portions_.back().chunks + chunks_in(part.bytes) > limits_.chunks) {
+    return open_portion();
   }
-  return steps_.back();
+  return portions_.back();
 }
 
-bool StepPlanner::is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept {
+bool PortionPlanner::is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept {
   return limits_.direct && core::DevicePlace(piece.place).is_exact() && piece.elements > 0 &&
          core::traits_of(run.kind).in_arena && run.prescale == 1.0 && run.dtype != DType::boolean && !casts(run);
 }
 
 /// Neighbours in an arena are one collective. Behind a tensor with which an allocation ends, zeroes up to the next
 /// multiple of the alignment belong to nobody, and are reduced along.
-void StepPlanner::reduce_in_arena(const data::Run& run) {
+void PortionPlanner::reduce_in_arena(const data::Run& run) {
   std::vector<const data::Piece*> pieces;
   for (const data::Piece& piece : run.pieces) {
     if (is_in_arena(run, piece)) pieces.push_back(&piece);
@@ -200,12 +202,12 @@ void StepPlanner::reduce_in_arena(const data::Run& run) {
   if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
 }
 
-bool StepPlanner::is_direct(const data::Run& run, std::uint64_t bytes, bool is_lone) const noexcept {
+bool PortionPlanner::is_direct(const data::Run& run, std::uint64_t bytes, bool is_lone) const noexcept {
   return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && !casts(run) &&
          (is_lone || bytes >= limits_.direct_bytes);
 }
 
-bool StepPlanner::has_lone_piece(const data::Run& run) const noexcept {
+bool PortionPlanner::has_lone_piece(const data::Run& run) const noexcept {
   std::size_t small = 0;
   for (const data::Piece& piece : run.pieces) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
@@ -214,79 +216,79 @@ bool StepPlanner::has_lone_piece(const data::Run& run) const noexcept {
   return small <= 1;
 }
 
-void StepPlanner::reduce_in_buffer(const data::Run& run, Segment part) {
+void PortionPlanner::reduce_in_buffer(const data::Run& run, Segment part) {
   const std::uint64_t most =
       std::min<std::uint64_t>(limits_.buffer_bytes * part.narrowing(), limits_.chunks * kChunkBytes);
   if (limits_.is_absent) part.unpacks = false;
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
-    Step& step = step_with_room(now);
-    now.offset = step.buffer_bytes;
+    Portion& portion = portion_with_room(now);
+    now.offset = portion.buffer_bytes;
     if (region_of_ != &run) {
       Call call = call_of(run);
       call.offset = now.offset;
-      step.calls.push_back(call);
+      portion.calls.push_back(call);
       region_of_ = &run;
     }
     // With the zeroes that follow it.
-    step.calls.back().count += rounded(now.bytes_in_buffer()) / size_of(step.calls.back().dtype);
-    step.buffer_bytes += rounded(now.bytes_in_buffer());
-    step.chunks += chunks_in(now.bytes);
-    step.moved_bytes += now.bytes;
-    step.segments.push_back(now);
+    portion.calls.back().count += rounded(now.bytes_in_buffer()) / size_of(portion.calls.back().dtype);
+    portion.buffer_bytes += rounded(now.bytes_in_buffer());
+    portion.chunks += chunks_in(now.bytes);
+    portion.moved_bytes += now.bytes;
+    portion.segments.push_back(now);
   }
 }
 
-void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind) {
+void PortionPlanner::reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind) {
   Call call = call_of(run);
   call.kind = kind;
   call.from = part.input;
   call.to = part.output;
   call.count = part.bytes / size_of(run.dtype);
-  // Scaling works on chunks, of which a step has so many at most; what needs none is one call however large it is.
+  // Scaling works on chunks, of which a portion has so many at most; what needs none is one call however large it is.
   Segment rest = part;
   rest.offset = kNoOffset;
   rest.packs = false;
   const bool scales = !part.scaling.is_identity();
   const std::size_t chunks = scales ? chunks_in(part.bytes) : 0;
   KOLO_CHECK(chunks == 0 || limits_.chunks > 0);
-  if (steps_.empty() || steps_.back().chunks + std::min(chunks, limits_.chunks) > limits_.chunks) {
-    open_step();
+  if (portions_.empty() || portions_.back().chunks + std::min(chunks, limits_.chunks) > limits_.chunks) {
+    open_portion();
   }
-  steps_.back().calls.push_back(call);
+  portions_.back().calls.push_back(call);
   region_of_ = nullptr;
   if (!scales) return;
   while (rest.bytes > 0) {
-    if (steps_.back().chunks >= limits_.chunks) open_step();
-    Step& step = steps_.back();
-    const std::uint64_t room = (limits_.chunks - step.chunks) * kChunkBytes;
-    step.segments.push_back(cut(rest, std::min(rest.bytes, room)));
-    step.chunks += chunks_in(step.segments.back().bytes);
-    step.moved_bytes += step.segments.back().bytes;
+    if (portions_.back().chunks >= limits_.chunks) open_portion();
+    Portion& portion = portions_.back();
+    const std::uint64_t room = (limits_.chunks - portion.chunks) * kChunkBytes;
+    portion.segments.push_back(cut(rest, std::min(rest.bytes, room)));
+    portion.chunks += chunks_in(portion.segments.back().bytes);
+    portion.moved_bytes += portion.segments.back().bytes;
   }
 }
 
-void StepPlanner::broadcast_in_buffer(Segment part, std::uint64_t most, int root) {
+void PortionPlanner::broadcast_in_buffer(Segment part, std::uint64_t most, int root) {
   if (limits_.is_absent) part.unpacks = false;
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
-    Step& step = step_with_room(now);
-    now.offset = step.buffer_bytes;
+    Portion& portion = portion_with_room(now);
+    now.offset = portion.buffer_bytes;
     Call call;
     call.kind = Call::Kind::broadcast;
     call.offset = now.offset;
     call.count = rounded(now.bytes);
     call.peer = root;
-    step.calls.push_back(call);
-    step.buffer_bytes += rounded(now.bytes);
-    step.chunks += chunks_in(now.bytes);
-    step.moved_bytes += now.bytes;
-    if (now.packs || now.unpacks) step.segments.push_back(now);
+    portion.calls.push_back(call);
+    portion.buffer_bytes += rounded(now.bytes);
+    portion.chunks += chunks_in(now.bytes);
+    portion.moved_bytes += now.bytes;
+    if (now.packs || now.unpacks) portion.segments.push_back(now);
   }
 }
 
-void StepPlanner::call_direct(const Call& call) {
-  if (call.count > 0) (steps_.empty() ? open_step() : steps_.back()).calls.push_back(call);
+void PortionPlanner::call_direct(const Call& call) {
+  if (call.count > 0) (portions_.empty() ? open_portion() : portions_.back()).calls.push_back(call);
   region_of_ = nullptr;
 }
 
