@@ -5,6 +5,8 @@
 Reads the Markdown pages and the comments of sources, and reports
   - in a page: a link to a file, or to a heading (`#anchor`) of a page, that is not there; and a name in backquotes that
     begins with a folder of the repository and is none of its files or folders;
+  - in a page, in backquotes or at the beginning of a line of code: a command or a part of one (`scripts/test chaos`) that
+    scripts/ does not have;
   - in a comment: a file's name (`docs/x.md`, `control/board.hpp`, `joins.hpp`) that no file of the repository has; and
     a heading in quotes behind the name of a file (`docs/x.md, "Heading"`) that this file does not have: a heading of a
     page, or in a source a line of a comment that begins with it;
@@ -26,6 +28,7 @@ QUESTIONS = "Where is it decided?"
 MADE = {"kolo/config.hpp"}
 # Not `OUT/gpu-check.md`, whose place the user names; not "src/x.cpp:12", an example of what a program says.
 NAMED_FILE = r"(?<![\w./>-])(?![A-Z]+/)((?:[\w.-]+/)*[A-Za-z][\w-]*\.(?:hpp|cpp|md))\b(?!\.in|:\d)"
+COMMAND = re.compile(r"(?:`|^)scripts/([\w-]+)(?: ([a-z][\w-]*))?", re.M)
 FENCED = re.compile(r"^ *```.*?^ *```$", re.S | re.M)
 
 
@@ -113,6 +116,18 @@ class References:
                 if found[2] not in anchors_of(target.read_text(encoding="utf-8")):
                     self.report(page, line_of(found), f"{found[1] or page} has no heading #{found[2]}")
 
+    def check_commands(self, page):
+        for found in COMMAND.finditer(self.text_of(page)):
+            command, part = found.groups()
+            parts = f"scripts/internal/{command}/"
+            if any(path.startswith(parts) for path in self.files):
+                wanted = [f"scripts/{command}", *([parts + part] if part else [])]
+            else:
+                wanted = [f"scripts/{command}"]
+            if not all((self.root / path).exists() for path in wanted):
+                line = self.text_of(page).count("\n", 0, found.start()) + 1
+                self.report(page, line, f"there is no {found[0].lstrip('`')}")
+
     def check_comments(self, path):
         for line, comment in comments_of(path, self.text_of(path)):
             joined = re.sub(r"\s+", " ", comment)
@@ -152,6 +167,7 @@ class References:
             suffix = Path(path).suffix
             if suffix == ".md":
                 self.check_page(path)
+                self.check_commands(path)
             elif suffix in SOURCES and path.split("/")[0] in FOLDERS and not path.startswith("tests/layers/"):
                 self.check_comments(path)
         self.check_tables_of_functions()
