@@ -14,7 +14,7 @@ CODE = (".hpp", ".cpp", ".cu")
 LONG = 500
 SHORT = 60
 # Where messages are written down: the log's, those up the tree, and the mirrors of a signature. bytes.hpp knows none.
-MESSAGES = "src/control/codec"
+MESSAGES = re.compile(r"src/control/codec(?:\.cpp|/(?!bytes\.hpp).*)")
 WAYS = {"step": "a step by name", "short": "a 64-byte all-reduce", "gather": "a 1 MiB gather"}
 # The classes that hold most state.
 CLASSES = {"Engine": "src/engine/engine.hpp", "Driver": "src/engine/driver.hpp", "Leader": "src/control/leader.hpp",
@@ -192,8 +192,7 @@ def figures_of(root):
         "code_lines": sum(modules.values()), "code_lines_by_module": dict(sorted(modules.items())),
         "files_of_src": len(of_src), "short_files_of_src": sum(lines <= SHORT for lines in of_src.values()),
         "files_of_control": sum(file.is_file() for file in (root / "src/control").rglob("*")),
-        "lines_of_messages": sum(lines for file, lines in of_src.items()
-                                 if file.startswith(MESSAGES + "/") and not file.endswith("/bytes.hpp")),
+        "lines_of_messages": sum(lines for file, lines in of_src.items() if MESSAGES.fullmatch(file)),
         "lines_of_collectives": lengths["include/kolo/collectives.hpp"],
         "functions_of_collectives": len(functions(re.sub(r"^ *#.*$", "", collectives, flags=re.M))),
         "longest_file": [longest, of_src[longest]], "names_in_two_folders": names_in_two_folders(root),
