@@ -28,7 +28,7 @@ namespace {
 /// The process's exit status, set when it calls `exit` or returns from main.
 std::atomic<int> exit_status{0};
 
-/// How long a failing rank waits until its departure is announced.
+/// How long a failing rank waits until its departure is reported.
 constexpr std::chrono::seconds kFarewell{1};
 
 /// The process-wide state of the library: the context of `init`, which is closed at exit if it is still open.

@@ -40,7 +40,7 @@ class Mailbox {
   }
 
   /// Any thread. False if full; the value is then unchanged. If a producer pushes and then checks for a sleeper, and
-  /// the consumer announces its sleep and then checks `empty`, all sequentially consistent, at least one sees the
+  /// the consumer marks itself asleep and then checks `empty`, all sequentially consistent, at least one sees the
   /// other.
   [[nodiscard]] bool try_push(T&& value) noexcept {
     std::size_t ticket = tail_.load(std::memory_order_relaxed);

@@ -45,7 +45,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "A secret that all ranks of a job know, and nobody else: a process without it cannot join the start. Empty: who "
      "reaches the port of rank 0 is trusted. (MPI has its own ways.) Never printed."},
     {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
-     "How long a rank whose deadline has passed, or that has announced an error, waits for rank 0's decision before it "
+     "How long a rank whose deadline has passed, or that has reported an error, waits for rank 0's decision before it "
      "fails by itself. Every rank's engine must answer rank 0 within half of it, or the error names that rank as "
      "stopped."},
     {"KOLO_LOG_LEVEL", &S::log_level, Type::log_level, 0, 0, kOwn, "HOROVOD_LOG_LEVEL",

@@ -208,14 +208,14 @@ int Board::laggard() const noexcept {
 
 // ---------------------------------------------------------------- sleeping
 
-void Board::announce_sleep(Sleep sleep) noexcept {
+void Board::mark_asleep(Sleep sleep) noexcept {
   std::uint64_t state = kAsleep;
   if (sleep.has_batches) state |= kHasBatches;
   if (sleep.hears_quiet) state |= kHearsQuiet;
   if (sleep.hears_counts) state |= kHearsCounts;
   column(local_rank_).asleep.store(state, std::memory_order_seq_cst);
 }
-void Board::announce_awake() noexcept { column(local_rank_).asleep.store(0, std::memory_order_release); }
+void Board::mark_awake() noexcept { column(local_rank_).asleep.store(0, std::memory_order_release); }
 
 std::uint64_t Board::sleep_of(int local_rank) const noexcept {
   return column(local_rank).asleep.load(std::memory_order_seq_cst);

@@ -107,11 +107,11 @@ class Board {
     bool hears_counts = true;  ///< the leader waits for submissions; false: no batch can become ready without its own
                                ///< submission
   };
-  /// Announces that no thread drives this rank's engine (sequentially consistent). Afterwards the caller checks
+  /// Says that no thread drives this rank's engine (sequentially consistent). Afterwards the caller checks
   /// `has_log_entry` once more, and, as the leader, the doorbells and the counts that were published quietly.
-  void announce_sleep(Sleep sleep) noexcept;
-  void announce_sleep() noexcept { announce_sleep(Sleep{}); }
-  void announce_awake() noexcept;
+  void mark_asleep(Sleep sleep) noexcept;
+  void mark_asleep() noexcept { mark_asleep(Sleep{}); }
+  void mark_awake() noexcept;
   [[nodiscard]] bool asleep(int local_rank) const noexcept;
   [[nodiscard]] bool asleep_with_batches(int local_rank) const noexcept;
   [[nodiscard]] bool asleep_hearing_quiet(int local_rank) const noexcept;

@@ -78,7 +78,7 @@ class Leader final : private ControlChannel::Handler {
   }
   /// Reads and writes the sockets; called when they are ready.
   bool service_sockets();
-  /// Something on the board has not been looked at. Sequentially consistent: ask it after announcing sleep.
+  /// Something on the board has not been looked at. Sequentially consistent: ask it after the rank was marked asleep.
   [[nodiscard]] bool board_rang() const noexcept;
   /// Whether completed batches, which ranks publish quietly, are waited for: by the sequencer, or - nobody knows here -
   /// by the one above. Else they are heard whenever the board is next looked at.

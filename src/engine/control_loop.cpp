@@ -473,7 +473,7 @@ void ControlLoop::on_death(int local_rank) {
 /// Decides whether lost connections of the transport are lost ranks. A rank that leaves closes its connections, and the
 /// log entry about that may come later, by another connection. It closes them only when all have left. If this rank has
 /// not left, a closed connection is therefore a loss. Otherwise the loss is kept until the control connections show a
-/// dead process or the end of the log. Returns whether a loss was announced.
+/// dead process or the end of the log. Returns whether a loss was reported.
 bool ControlLoop::judge_losses() {
   std::vector<Ending::Loss>& losses = engine_.ending.losses;
   if (losses.empty()) return false;
@@ -486,7 +486,7 @@ bool ControlLoop::judge_losses() {
   const bool is_any = told != losses.end();
   for (auto loss = told; loss != losses.end(); ++loss) {
     engine_.recorder->record(recorder::Kind::death_seen, 0, 0, 0, static_cast<std::uint32_t>(loss->rank));
-    engine_.ending.announce_loss(loss->rank, ErrorCode::rank_lost, loss->reason);
+    engine_.ending.report_loss(loss->rank, ErrorCode::rank_lost, loss->reason);
   }
   losses.erase(told, losses.end());
   return is_any;

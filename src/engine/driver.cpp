@@ -67,10 +67,10 @@ void Driver::move(State to, std::memory_order order) noexcept {
   state_.store(to, order);
 }
 
-/// Takes the place, or takes it again: another one may have had it, and have announced that nobody drives.
+/// Takes the place, or takes it again: another one may have had it, and have marked the rank asleep.
 void Driver::resume(State own) noexcept {
   if (state_.load(std::memory_order_relaxed) != own) move(own);
-  board_.announce_awake();
+  board_.mark_awake();
 }
 
 bool Driver::try_take() {
@@ -154,7 +154,7 @@ void Driver::set_alarm(base::Time due) noexcept {
 
 void Driver::leave(control::Board::Sleep sleep) noexcept {
   move(State::leaving);
-  board_.announce_sleep(sleep);
+  board_.mark_asleep(sleep);
 }
 
 void Driver::let_go(const Rest& rest) noexcept {
@@ -186,7 +186,7 @@ void Driver::wake_up() {
 
 void Driver::fall(control::Board::Sleep sleep) noexcept {
   move(State::falling);
-  board_.announce_sleep(sleep);
+  board_.mark_asleep(sleep);
 }
 
 const Driver::Events& Driver::sleep(std::optional<std::chrono::nanoseconds> timeout, bool is_nap) {

@@ -10,17 +10,17 @@
 // held, and it changes by the moves of one table, `kMoves`, alone. It may be read without the lock, where what is read
 // only decides whether to try, or whether to ring once more.
 //
-// A driver announces on the board that no thread drives, because peers wake only sleeping ranks. Before a driver leaves
-// for good, it announces that (`fall`, `leave`), looks once more, and then goes. A publisher first writes, and then
-// looks at the announcement. All accesses are sequentially consistent (Board::announce_sleep), so at least one side
-// sees the other. Threads of this rank that submit do the same by `nobody_looks`.
+// A driver marks its rank asleep on the board when no thread drives, because peers wake only sleeping ranks. Before a
+// driver leaves for good, it does that (`fall`, `leave`), looks once more, and then goes. A publisher first writes, and
+// then looks at the mark. All accesses are sequentially consistent (Board::mark_asleep), so at least one side sees the
+// other. Threads of this rank that submit do the same by `nobody_looks`.
 //
 // The place is what clang checks (base/mutex.hpp): functions take it, let go of it, or require it (`kDriving`), and
 // what it guards in the engine cannot be touched without it.
 //
 // A driver also releases the lock for a short time: for callbacks (`step_aside`), and for threads that want the place
-// (`give_way`). Another thread may take the place meanwhile, and announce at its end that no thread drives; the driver
-// that comes back withdraws that announcement.
+// (`give_way`). Another thread may take the place meanwhile, and mark the rank asleep at its end; the driver that
+// comes back takes that mark away.
 #pragma once
 
 #include <array>
@@ -65,9 +65,9 @@ class Driver {
     napping,     ///< the same, but it will look at the mailbox soon by itself, so submissions do not ring it
     beside,      ///< it sleeps, and has left the place to threads that seek it
     background,  ///< the background thread drives
-    falling,     ///< the background thread has announced that nobody drives, and looks once more
+    falling,     ///< the background thread has marked the rank asleep, and looks once more
     called,      ///< a thread inside a call drives
-    leaving,     ///< that thread has announced that nobody drives, and looks once more
+    leaving,     ///< that thread has marked the rank asleep, and looks once more
   };
   static constexpr std::size_t kStates = 7;
 
@@ -82,7 +82,7 @@ class Driver {
       {State::beside, State::background, "The thread that it left the place to never came, or left something behind."},
       {State::background, State::beside, "A waiting thread seeks the place: waking it costs more than leaving it."},
       {State::background, State::falling, "There was nothing to do for as long as its patience lasts."},
-      {State::falling, State::background, "Something has come before the announcement was seen."},
+      {State::falling, State::background, "Something has come before the mark was seen."},
       {State::falling, State::asleep, "Nothing has come: it sleeps."},
       {State::falling, State::napping, "Nothing has come, but submissions come in bursts: it looks again soon."},
       {State::asleep, State::napping, "A thread that submits amid a burst has set the alarm instead of ringing."},
@@ -111,7 +111,7 @@ class Driver {
 
   // -- any thread, without the lock
   /// Whether a submission that was pushed just now needs a ring: no thread drives, and none will look soon. The
-  /// mailbox's push and this look are sequentially consistent, as are the announcement of sleep and the look that
+  /// mailbox's push and this look are sequentially consistent, as are the mark and the look that
   /// follows it.
   [[nodiscard]] bool nobody_looks() const noexcept {
     return board_.asleep(board_.local_rank()) && state_.load(std::memory_order_acquire) != State::napping;
@@ -166,7 +166,7 @@ class Driver {
   void hear_alarm() noexcept KOLO_REQUIRES(kDriving);
 
   // -- a thread inside a call, at its end
-  /// Announces that nobody drives. The caller looks once more, and then lets go.
+  /// Marks the rank asleep. The caller looks once more, and then lets go.
   void leave(control::Board::Sleep sleep) noexcept KOLO_REQUIRES(kDriving);
   /// How a thread lets go.
   struct Rest {
@@ -181,7 +181,7 @@ class Driver {
 
   // -- the background thread
   void wake_up() KOLO_ACQUIRE(kDriving);
-  /// Announces that nobody drives. The caller looks once more, and then stays, or sleeps.
+  /// Marks the rank asleep. The caller looks once more, and then stays, or sleeps.
   void fall(control::Board::Sleep sleep) noexcept KOLO_REQUIRES(kDriving);
   void stay() noexcept KOLO_REQUIRES(kDriving) { resume(State::background); }
   /// Until something rings or is due. Says what the poller has then; valid until the next call.

@@ -462,13 +462,13 @@ void Driving::end_now(Operation& operation, const std::string& reason) {
   if (!is_over()) {
     engine_.driver.take_over();
     const HandOver after(*this);
-    if (!is_done()) engine_.ending.announce(ErrorCode::user_exception, reason);
+    if (!is_done()) engine_.ending.report(ErrorCode::user_exception, reason);
   }
   help_until(is_over, base::now() + kFarewell);
   if (!is_done()) {
     engine_.driver.take_over();
     const HandOver after(*this);
-    engine_.ending.record(engine_.ending.announced());  // unless the announcement has come back
+    engine_.ending.record(engine_.ending.reported());  // unless the report has come back
   }
   while (!is_done()) help_until(is_done, base::now() + kFarewell);
 }

@@ -5,11 +5,11 @@
 //
 // A *pass* looks once at everything that can move: the mailbox, the board, the sockets of a leader, the log, open
 // batches, messages, losses, deadlines. It never blocks. Whatever is thrown in it is a fatal error of this rank,
-// announced to all (`guarded`). A driver hands over in any case (`HandOver`).
+// reported to all (`guarded`). A driver hands over in any case (`HandOver`).
 //
-// Sleeping. A driver that has found nothing to do for as long as its wait policy says announces that no thread drives
-// (`Board::announce_sleep`), looks once more, and sleeps: the background thread in the poller, which watches every
-// socket and this rank's eventfd, a waiting thread on its handle. A publisher writes, looks at the announcement, and
+// Sleeping. A driver that has found nothing to do for as long as its wait policy says marks its rank asleep
+// (`Board::mark_asleep`), looks once more, and sleeps: the background thread in the poller, which watches every
+// socket and this rank's eventfd, a waiting thread on its handle. A publisher writes, looks at the mark, and
 // rings the eventfd. A transport between nodes is armed before the sleep and rings, too, or says how long the nap may
 // be (transport/inter_node.hpp). Without open batches the only time-outs are the deadlines of open operations.
 //
@@ -20,8 +20,8 @@
 //
 // If the transport between nodes has a descriptor, waits are long, and such a rank sleeps without an end. (While much
 // data comes slowly, it naps instead, and neither the transport nor peers wake it: transport/pace.hpp.) The sleeper
-// then makes all publishers execute the fence, by a process barrier between its announcement and its last look. A
-// publisher passes the barrier before its store, and then sees the announcement and rings; or after its store, which
+// then makes all publishers execute the fence, by a process barrier between its mark and its last look. A
+// publisher passes the barrier before its store, and then sees the mark and rings; or after its store, which
 // the sleeper's last look sees. The barrier interrupts the peers' CPUs, once for each sleep with an open batch, so it
 // is not used inside one node, where waits are short. (A rank that is alone on its node has no such peers.)
 //
@@ -55,7 +55,7 @@ class Driving {
  public:
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
-  /// How long a thread that announces an error of its rank waits until it is delivered.
+  /// How long a thread that reports an error of its rank waits until it is delivered.
   static constexpr std::chrono::seconds kFarewell{1};
 
   Driving(EngineState& engine, ControlLoop& control_loop, Execution& execution, Messages& messages,
@@ -97,7 +97,7 @@ class Driving {
   /// by itself, and to name that one.
   void await_if_deserted(Operation& operation);
   /// Ends an operation whose memory its caller wants back, whatever the other ranks do: a message alone, anything else
-  /// by a fatal error of this rank, which is announced but not waited for. The operation is done, and nothing touches
+  /// by a fatal error of this rank, which is reported but not waited for. The operation is done, and nothing touches
   /// the memory, once this returns.
   void end_now(Operation& operation, const std::string& reason);
   /// Puts something into the mailbox. The thread empties a full mailbox itself if no other thread does.
@@ -138,7 +138,7 @@ class Driving {
     try {
       return work();
     } catch (...) {
-      engine_.ending.announce_exception();
+      engine_.ending.report_exception();
       return true;
     }
   }
@@ -146,10 +146,10 @@ class Driving {
   void run_deferred() KOLO_REQUIRES(kDriving);
   /// Ends driving and releases the lock. Remaining work goes to the background thread, which is woken, if necessary,
   /// once the lock is free. An alarm is enough for a deadline that it does not know of, and for a batch that peers must
-  /// move next: they ring, but may have missed the announcement of sleep. `look`: this driver has moved batches, and
+  /// move next: they ring, but may have missed the mark. `look`: this driver has moved batches, and
   /// looks once more now.
   void hand_over(bool look = true) noexcept KOLO_RELEASE(kDriving);
-  /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
+  /// Something for this rank has been published and not been looked at. Asked after the rank was marked asleep.
   [[nodiscard]] bool has_work() const noexcept KOLO_REQUIRES(kDriving);
   /// Whether batches or copies are open on the device. It rings for some of what it has done, not for all: who sleeps
   /// meanwhile naps. Any thread may ask: the counts are atomic.

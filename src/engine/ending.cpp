@@ -14,32 +14,32 @@ void Ending::refuse() const {
   throw Error(status_);
 }
 
-void Ending::announce_exception() noexcept {
+void Ending::report_exception() noexcept {
   try {
     throw;
   } catch (const Error& error) {
     // An error code that is not fatal for a call is fatal here.
-    announce(is_fatal(error.code()) ? error.code() : ErrorCode::transport, error.status().message());
+    report(is_fatal(error.code()) ? error.code() : ErrorCode::transport, error.status().message());
   } catch (const std::bad_alloc&) {
-    announce(ErrorCode::transport, "there is no memory left");
+    report(ErrorCode::transport, "there is no memory left");
   } catch (const std::exception& error) {
-    announce(ErrorCode::transport, error.what());
+    report(ErrorCode::transport, error.what());
   } catch (...) {
-    announce(ErrorCode::transport, "an exception that is no std::exception");
+    report(ErrorCode::transport, "an exception that is no std::exception");
   }
 }
 
-void Ending::announce_loss(int rank, ErrorCode code, const std::string& reason) {
+void Ending::report_loss(int rank, ErrorCode code, const std::string& reason) {
   if (!may_use_backends()) {
     record_if_due(base::now());  // an exception in every pass must not put the deadline off
     return;
   }
-  announced_ = Status(code, control::rank_lost({rank, code, reason}));
+  reported_ = Status(code, control::rank_lost({rank, code, reason}));
   recorder_.at(base::now());
-  recorder_.record(recorder::Kind::announced, 0, 0, 0, static_cast<std::uint32_t>(rank),
+  recorder_.record(recorder::Kind::reported, 0, 0, 0, static_cast<std::uint32_t>(rank),
                    static_cast<std::uint8_t>(code));
-  recorder_.sentence(announced_.message());
-  due = base::now() + announced_for_;
+  recorder_.sentence(reported_.message());
+  due = base::now() + patience_;
   open_.due_at(due);
   to_leader_.add(control::RankLost{rank, code, reason});
 }

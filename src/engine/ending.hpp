@@ -5,7 +5,7 @@
 // In order: the rank says that it leaves; the log closes, when all ranks have left or when nobody is there any more to
 // go on with it; the engine stops, once, whatever has happened.
 //
-// By a fatal error: a rank that cannot go on announces it, and uses its backends no more. The log brings the error to
+// By a fatal error: a rank that cannot go on reports it, and uses its backends no more. The log brings the error to
 // all ranks, which record it. Where no log can be had (the leader is dead, a deadline goes unanswered), the rank
 // records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
 // The node hears of it first. Only then are the backends aborted, which may block in a driver of the device: a driver
@@ -33,12 +33,11 @@ namespace kolo::engine {
 
 class Ending {
  public:
-  /// `announced_for`: how long an announced error waits for the log to bring it. `leader`: null where this rank leads
-  /// no node. `inter`: null with one node. All that is
-  /// referred to outlives this.
-  Ending(int rank, base::Duration announced_for, control::ToLeader& to_leader, control::Leader* leader, Sets& sets,
+  /// `patience`: how long a reported error waits for the log to bring it. `leader`: null where this rank leads no node.
+  /// `inter`: null with one node. All that is referred to outlives this.
+  Ending(int rank, base::Duration patience, control::ToLeader& to_leader, control::Leader* leader, Sets& sets,
          OpenOperations& open, transport::InterNode* inter, Deferred& deferred, recorder::Recorder& recorder) noexcept
-      : rank_(rank), announced_for_(announced_for), to_leader_(to_leader), leader_(leader), sets_(sets), open_(open),
+      : rank_(rank), patience_(patience), to_leader_(to_leader), leader_(leader), sets_(sets), open_(open),
         inter_(inter), deferred_(deferred), recorder_(recorder) {}
 
   // -- any thread
@@ -77,26 +76,24 @@ class Ending {
 
   // -- the driver: fatal errors
   /// Of the exception that is being handled.
-  void announce_exception() noexcept KOLO_REQUIRES(kDriving);
+  void report_exception() noexcept KOLO_REQUIRES(kDriving);
   /// This rank cannot go on because of `rank`, itself or a peer. The world learns of it; if rank 0 does not answer,
   /// this rank fails by itself.
-  void announce_loss(int rank, ErrorCode code, const std::string& reason) KOLO_REQUIRES(kDriving);
-  void announce(ErrorCode code, const std::string& reason) KOLO_REQUIRES(kDriving) {
-    announce_loss(rank_, code, reason);
-  }
+  void report_loss(int rank, ErrorCode code, const std::string& reason) KOLO_REQUIRES(kDriving);
+  void report(ErrorCode code, const std::string& reason) KOLO_REQUIRES(kDriving) { report_loss(rank_, code, reason); }
   /// Records an error, unless there is one.
   void record(const Status& status) KOLO_REQUIRES(kDriving);
-  /// Records the announced error, if it is time.
+  /// Records the reported error, if it is time.
   bool record_if_due(base::Time now) KOLO_REQUIRES(kDriving) {
     if (now < due) return false;
-    record(announced_);
+    record(reported_);
     return true;
   }
   /// Once it is recorded; it does not change any more, so without the mutex.
   [[nodiscard]] const Status& status() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return status_; }
-  [[nodiscard]] const Status& announced() const noexcept { return announced_; }
-  [[nodiscard]] bool is_announced() const noexcept { return !announced_.ok(); }
-  [[nodiscard]] bool may_use_backends() const noexcept { return !is_announced() && !faulted(); }
+  [[nodiscard]] const Status& reported() const noexcept { return reported_; }
+  [[nodiscard]] bool has_reported() const noexcept { return !reported_.ok(); }
+  [[nodiscard]] bool may_use_backends() const noexcept { return !has_reported() && !faulted(); }
   /// How what is open ends, where all of it does.
   [[nodiscard]] Status end_of_all() const {
     if (faulted()) return status();
@@ -109,7 +106,7 @@ class Ending {
     std::string reason;
   };
   std::vector<Loss> losses;            ///< that may still prove to be departures
-  base::Time due = base::Time::max();  ///< when the announced error is recorded here, should the log not bring one
+  base::Time due = base::Time::max();  ///< when the reported error is recorded here, should the log not bring one
   bool abort_due = false;              ///< an error is recorded, and the backends must be aborted
 
  private:
@@ -117,7 +114,7 @@ class Ending {
   void go_on() KOLO_REQUIRES(kDriving);
 
   const int rank_;
-  const base::Duration announced_for_;
+  const base::Duration patience_;
   control::ToLeader& to_leader_ KOLO_GUARDED_BY(kDriving);
   control::Leader* const leader_ KOLO_PT_GUARDED_BY(kDriving);
   Sets& sets_ KOLO_GUARDED_BY(kDriving);
@@ -136,7 +133,7 @@ class Ending {
   std::atomic<bool> recorded_{false};
   mutable base::Mutex mutex_;
   Status status_ KOLO_GUARDED_BY(mutex_);  // constant once recorded
-  Status announced_;
+  Status reported_;
 };
 
 }  // namespace kolo::engine

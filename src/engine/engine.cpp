@@ -139,7 +139,7 @@ void Engine::abandon(ErrorCode code, const std::string& text) {
     {
       state_.driver.take_over();
       const Driving::HandOver after(driving_);
-      state_.ending.announce(code, reason);
+      state_.ending.report(code, reason);
     }
     driving_.drive_until([this] { return faulted(); }, base::now() + Driving::kFarewell);
   }

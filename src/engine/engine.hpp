@@ -72,7 +72,7 @@ class Engine {
   [[nodiscard]] bool left_together() const noexcept {
     return state_.ending.is_leaving() && state_.ending.is_closed() && !faulted();
   }
-  /// Leaves because of an error of this rank: a fatal error, announced but not waited for. A rank that has been
+  /// Leaves because of an error of this rank: a fatal error, reported but not waited for. A rank that has been
   /// told that another one has left leaves like that one: its error is no news.
   void abandon(ErrorCode code, const std::string& reason);
 

@@ -33,7 +33,7 @@ class Execution {
 
   /// Whether passes of the background thread can move an open batch.
   [[nodiscard]] bool can_move() const noexcept KOLO_REQUIRES(kDriving) {
-    return engine_.executor.open() > 0 && !engine_.ending.is_announced();
+    return engine_.executor.open() > 0 && !engine_.ending.has_reported();
   }
   /// Whether an open batch may go on though nothing rings: peers of the node publish how far they have come by plain
   /// stores, and some transports tell nothing.

@@ -96,7 +96,7 @@ void Messages::give_up(const std::string& reason) {
   if (!engine_.ending.faulted()) {
     engine_.driver.take_over();
     const Driving::HandOver after(driving_);
-    engine_.ending.announce(ErrorCode::transport, reason);
+    engine_.ending.report(ErrorCode::transport, reason);
   }
   while (!engine_.ending.faulted()) driving_.help_until(is_over, base::now() + kHearing);
   engine_.ending.check_usable();

@@ -59,8 +59,8 @@ void Submitter::end_call(SetState& set, Sequence::Reservation& reserved, Operati
     engine_.driver.take_over();
     const Driving::HandOver after(driving_);
     driving_.guarded([this]() KOLO_REQUIRES(kDriving) {
-      engine_.ending.announce(ErrorCode::user_exception,
-                              "an exception kept it from making a call that other ranks wait for");
+      engine_.ending.report(ErrorCode::user_exception,
+                            "an exception kept it from making a call that other ranks wait for");
       return true;
     });
   }

@@ -71,7 +71,7 @@ enum class Kind : std::uint8_t {
   awaits,         ///< the data plane waits for a rank. amount: the rank
   death_seen,     ///< the end of a process of this node, or of a link. amount: the rank
   rank_left,      ///< a rank has called shutdown. amount: the rank
-  announced,      ///< this rank cannot go on. amount: the rank at fault; detail: the error's code; a sentence follows
+  reported,       ///< this rank cannot go on. amount: the rank at fault; detail: the error's code; a sentence follows
   fault,          ///< a fatal error is recorded. detail: its code; a sentence follows
   blamed,         ///< the log's fatal error is because of a rank. amount: the rank, or kAnyRank
   group_made,     ///< id: the text of the group

@@ -7,7 +7,7 @@
 // Two parts of the library use a transport. The data plane only sends and receives. The engine decides when to sleep,
 // in these steps:
 //
-//   announce that no thread drives  what peers publish from now on wakes this rank
+//   mark the rank asleep            what peers publish from now on wakes this rank
 //   look once more
 //   arm                             what the transport receives from now on makes its descriptor readable
 //   sleep in the poller             until then, or for `nap` where the transport has no descriptor
@@ -92,8 +92,8 @@ class InterNode {
   // -- sleeping
   /// A descriptor that is readable when something has come since `arm`; negative: there is none, see `nap`.
   [[nodiscard]] virtual int event_fd() const noexcept { return -1; }
-  /// Call it after sleep was announced and before it begins. False: something has come that the driver has not seen; it
-  /// makes another pass instead of sleeping.
+  /// Call it after the rank was marked asleep and before it begins. False: something has come that the driver has not
+  /// seen; it makes another pass instead of sleeping.
   [[nodiscard]] virtual bool arm() { return true; }
   /// Whether peers may need this rank's transport while no operation is open here. Then it is armed whenever the driver
   /// sleeps, else only while batches or messages are open.

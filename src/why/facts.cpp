@@ -106,10 +106,10 @@ class Reading {
     case Kind::rank_left:
       facts_.left.emplace(news.rank, record.time);
       break;
-    case Kind::announced:
-      if (facts_.announced) break;
-      facts_.announced = news;
-      heard_ = &*facts_.announced;
+    case Kind::reported:
+      if (facts_.reported) break;
+      facts_.reported = news;
+      heard_ = &*facts_.reported;
       break;
     case Kind::blamed:
       if (facts_.blamed < 0) facts_.blamed = news.rank;
@@ -213,7 +213,7 @@ bool Facts::has_submitted(const Request& request, bool may_be_forgotten) const {
 bool Facts::vanished() const noexcept {
   using recorder::State;
   return recording != nullptr && life == Life::gone && recording->state != State::faulted &&
-         recording->state != State::closed && !announced && !ends_with_failure();
+         recording->state != State::closed && !reported && !ends_with_failure();
 }
 
 Facts facts_of(const recorder::Recording& recording, Life life) {

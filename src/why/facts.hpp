@@ -83,7 +83,7 @@ struct Facts {
   std::vector<Heard> mismatches;
   std::vector<Heard> failures;        ///< of operations, but for those of a fatal error
   std::map<int, std::uint64_t> left;  ///< ranks that have left in order, and when this one heard of it
-  std::optional<Heard> announced;     ///< that it, or another one, cannot go on
+  std::optional<Heard> reported;      ///< that it, or another one, cannot go on
   std::optional<Heard> fault;
   int blamed = -1;                   ///< the rank that the log's fatal error is because of
   std::uint64_t leaving = 0;         ///< when it called shutdown; 0: it did not

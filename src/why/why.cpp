@@ -517,7 +517,7 @@ class Judge {
     if (!named.empty()) {
       const int rank = named.front();
       const Facts& facts = of(rank);
-      if (facts.announced && facts.announced->rank == rank) return tell_giving_up(rank);
+      if (facts.reported && facts.reported->rank == rank) return tell_giving_up(rank);
       if (has_left(rank)) return tell_left(rank);
       const bool is_late = lateness_named(rank);
       say(upper(rank_text(rank)) +
@@ -559,14 +559,14 @@ class Judge {
   /// Who said itself that it cannot go on.
   bool find_giving_up() {
     const std::vector<int> own =
-        ranks_where([](const Facts& facts, int rank) { return facts.announced && facts.announced->rank == rank; });
+        ranks_where([](const Facts& facts, int rank) { return facts.reported && facts.reported->rank == rank; });
     if (own.empty()) return false;
     return tell_giving_up(*std::min_element(own.begin(), own.end(), [this](int a, int b) {
-      return time_of(a, of(a).announced->time) < time_of(b, of(b).announced->time);
+      return time_of(a, of(a).reported->time) < time_of(b, of(b).reported->time);
     }));
   }
   bool tell_giving_up(int rank) {
-    const Heard& said = *of(rank).announced;
+    const Heard& said = *of(rank).reported;
     say(upper(rank_text(rank)) + " gave up " + at(rank, said.time) + ": " + said.sentence);
     suspect(Verdict::gave_up, {rank});
     return true;

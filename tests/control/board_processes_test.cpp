@@ -45,15 +45,15 @@ class Sleeper {
   void hesitate() {
     for (std::uint32_t left = random_() % 16; left > 0; --left) base::cpu_relax();
   }
-  /// Sleeps until `ready()`; asks it again after each announcement.
+  /// Sleeps until `ready()`; asks it again after each mark.
   template <class Ready>
   void sleep_until(Ready&& ready) {
     hesitate();
     while (!::testing::Test::HasFatalFailure()) {
-      board_.announce_sleep();
+      board_.mark_asleep();
       const bool is_ready = ready();
       ASSERT_TRUE(is_ready || testing::is_readable(link_.wake_fd(), kLostWakeupMs)) << "a wake-up was lost";
-      board_.announce_awake();
+      board_.mark_awake();
       std::uint64_t count = 0;
       EXPECT_TRUE(::read(link_.wake_fd(), &count, sizeof count) > 0 || errno == EAGAIN);
       if (is_ready) return;

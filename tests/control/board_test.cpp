@@ -222,16 +222,16 @@ TEST(ByteRing, RefusesWhatNoWriterWrites) {
   EXPECT_EQ(refusal_of(61, 64, 0), begin + "a ring holds more than its bytes");
 }
 
-TEST(Board, SleepIsAnnouncedByRank) {
+TEST(Board, SleepIsMarkedByRank) {
   const BoardShape shape = tiny(2);
   BoardMemory memory(shape);
   Board a(memory.get(), shape, 0);
   Board b(memory.get(), shape, 1);
   EXPECT_FALSE(a.asleep(1));
-  b.announce_sleep();
+  b.mark_asleep();
   EXPECT_TRUE(a.asleep(1));
   EXPECT_FALSE(a.asleep(0));
-  b.announce_awake();
+  b.mark_awake();
   EXPECT_FALSE(a.asleep(1));
 }
 

@@ -208,11 +208,11 @@ class LeaderOfAGroup : public ::testing::Test {
   /// Whether that rank sleeps, and is rung for this entry.
   bool wakes(int rank, const LogEntry& entry) {
     Board sleeper(link_.memory(), shape_, rank - 1);
-    sleeper.announce_sleep();
+    sleeper.mark_asleep();
     const std::uint64_t before = leader_.counters().wakeups;
     hear(entry);
     const std::uint64_t woken = leader_.counters().wakeups - before;
-    sleeper.announce_awake();
+    sleeper.mark_awake();
     return woken == 1;
   }
 

@@ -226,7 +226,7 @@ TEST_F(DriverTest, WhoStepsAsideHasThePlaceAgain) {
   std::thread([&] { is_free = looks(); }).join();
   EXPECT_FALSE(is_free) << "it has the lock again";
   EXPECT_EQ(driver_.state(), State::background);
-  EXPECT_FALSE(driver_.nobody_looks()) << "the announcement is taken back";
+  EXPECT_FALSE(driver_.nobody_looks()) << "the mark is taken away";
 }
 
 /// The background thread leaves the place to a thread that seeks it, and sleeps until that one leaves something.
@@ -306,14 +306,14 @@ struct Model {
   // Shared.
   State state = State::asleep;
   std::int8_t holder = -1;  // of the lock
-  bool announced = false;
+  bool marked = false;
   bool submitted = false;
   bool rung = false;
   std::int8_t seekers = 0;
   // Of each thread: background, submitter, waiter.
   std::array<std::int8_t, 3> at{};
 
-  auto key() const { return std::tuple(state, holder, announced, submitted, rung, seekers, at); }
+  auto key() const { return std::tuple(state, holder, marked, submitted, rung, seekers, at); }
   bool operator<(const Model& other) const { return key() < other.key(); }
 };
 
@@ -362,7 +362,7 @@ class Explorer {
   void take(Model& model, Thread thread, State state) {
     model.holder = thread;
     move(model, state);
-    model.announced = false;
+    model.marked = false;
   }
 
   void background(const Model& now) {
@@ -386,7 +386,7 @@ class Explorer {
       if (now.rung) step(now, kBackground, 0, [](Model& m) { m.rung = false; });
       break;
     case 5:
-      step(now, kBackground, 6, [&](Model& m) { move(m, State::falling), m.announced = true; });
+      step(now, kBackground, 6, [&](Model& m) { move(m, State::falling), m.marked = true; });
       break;
     case 6:  // once more
       if (now.submitted) step(now, kBackground, 1, [&](Model& m) { take(m, kBackground, State::background); });
@@ -395,7 +395,7 @@ class Explorer {
     }
   }
 
-  /// From `at` on: drives, announces that nobody does, looks once more, goes. Ends at `kGone`.
+  /// From `at` on: drives, marks the rank asleep, looks once more, goes. Ends at `kGone`.
   void drive(const Model& now, Thread thread, std::int8_t at) {
     switch (now.at[thread] - at) {
     case 0:  // a pass; then it may step aside
@@ -403,8 +403,7 @@ class Explorer {
       step(now, thread, static_cast<std::int8_t>(at + 4), [](Model& m) { m.submitted = false, m.holder = -1; });
       break;
     case 1:
-      step(now, thread, static_cast<std::int8_t>(at + 2),
-           [&](Model& m) { move(m, State::leaving), m.announced = true; });
+      step(now, thread, static_cast<std::int8_t>(at + 2), [&](Model& m) { move(m, State::leaving), m.marked = true; });
       break;
     case 2:
       step(now, thread, now.submitted ? static_cast<std::int8_t>(at + 3) : kGone, [&](Model& m) {
@@ -421,7 +420,7 @@ class Explorer {
     }
   }
   void ring_if_asleep(const Model& now, Thread thread) {
-    step(now, thread, kGone, [](Model& m) { m.rung = m.rung || m.announced; });
+    step(now, thread, kGone, [](Model& m) { m.rung = m.rung || m.marked; });
   }
 
   void submitter(const Model& now) {
@@ -430,7 +429,7 @@ class Explorer {
       step(now, kSubmitter, 1, [](Model& m) { m.submitted = true; });
       break;
     case 1:
-      step(now, kSubmitter, now.announced ? std::int8_t{2} : kGone);
+      step(now, kSubmitter, now.marked ? std::int8_t{2} : kGone);
       break;
     case 2:  // says it itself, if the place is free
       if (now.holder < 0) step(now, kSubmitter, 10, [&](Model& m) { take(m, kSubmitter, State::called); });

@@ -105,7 +105,7 @@ std::vector<std::pair<std::string, std::string>> make_samples() {
       {8, 0, 0, 0, 0, Kind::fault, 7},        {8, group, 0, 0, 0, Kind::sentence, 0}};
   const std::vector<recorder::Record> leaves{
       {1, group, 1, 0, 0, Kind::submitted, 11}, {2, 0, 0, 1, 0, Kind::late, 0},      {3, 7, 0, 0, 0, Kind::failed, 3},
-      {4, 0, 0, 0, 0, Kind::announced, 10},     {5, 0, 0, 1, 0, Kind::rank_left, 0}, {6, 0, 0, 0, 0, Kind::leaving, 0}};
+      {4, 0, 0, 0, 0, Kind::reported, 10},      {5, 0, 0, 1, 0, Kind::rank_left, 0}, {6, 0, 0, 0, 0, Kind::leaving, 0}};
   return {{file_of(0, {}), file_of(1, {})},
           {file_of(0, fails), file_of(1, {})},
           {file_of(0, leaves), file_of(1, fails)},

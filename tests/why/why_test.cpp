@@ -65,8 +65,8 @@ class Rank {
   Rank& fails(const std::string& name, ErrorCode code, const std::string& sentence) {
     return add(Kind::failed, id(name), 0, 0, static_cast<std::uint8_t>(code)).add(Kind::sentence, id(sentence));
   }
-  Rank& announces(int rank, const std::string& sentence) {
-    return add(Kind::announced, 0, 0, static_cast<std::uint32_t>(rank),
+  Rank& reports(int rank, const std::string& sentence) {
+    return add(Kind::reported, 0, 0, static_cast<std::uint32_t>(rank),
                static_cast<std::uint8_t>(ErrorCode::user_exception))
         .add(Kind::sentence, id(sentence));
   }
@@ -211,7 +211,7 @@ TEST(Why, ARankGaveUpByItself) {
                                             .fails(ErrorCode::user_exception, "rank 1 threw"),
                                         Rank(1, 2, State::faulted, Life::gone)
                                             .at(8)
-                                            .announces(1, "an exception")
+                                            .reports(1, "an exception")
                                             .fails(ErrorCode::user_exception, "rank 1 threw")});
   EXPECT_EQ(found.verdict, Verdict::gave_up);
   EXPECT_EQ(found.suspects, std::vector<int>{1});
