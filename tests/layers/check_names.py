@@ -23,7 +23,7 @@ SAME_FILES = {
     "C's functions, and what they are about": ["lightgbm"],
     "LibTorch's part of the API, and the same of the library": ["collectives"],
     "one implements the interface that the other declares": ["device", "peer_memory"],
-    "one is the table or the value, the other how it travels": ["signature", "log"],
+    "one writes lines or reads them, the other is what ranks agree on": ["fields", "log"],
     "the message of a rank, of the engine, and of a client": ["messages"],
     "each party's part of one protocol: the engine, participants, the sequencer": [
         "joins", "sequence", "shortcut", "set", "request", "handshake"],
