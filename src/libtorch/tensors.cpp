@@ -9,7 +9,7 @@
 
 #include <kolo/error.hpp>
 
-#include "libtorch/cuda_tensors.hpp"
+#include "libtorch/devices.hpp"
 
 namespace kolo::libtorch {
 namespace {

@@ -21,9 +21,9 @@
 #include <kolo/info.hpp>
 #include <kolo/parameters.hpp>
 
+#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
 #include "c10d/process_group.hpp"
-#include "c10d/streams.hpp"
 #include "c10d/versions.hpp"
 
 #include "bindings.hpp"
@@ -113,8 +113,8 @@ PYBIND11_MODULE(_C, module) {
       .def("counters", &counters)
       .def("place", &place)
       .def("replica_interval", [](const ProcessGroupKolo& self) { return detail::replica_interval(self.group()); })
-      .def("check_replicas", &check_replicas, py::arg("caller"), py::arg("name"), py::arg("names"), py::arg("tensors"),
-           py::arg("step"), unlocked)
+      .def("check_replicas", &check_replicas, py::arg("caller"), py::arg("name"), py::arg("names"),
+           py::arg("tensors"), py::arg("step"), unlocked)
       .def(
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libtorch/cuda_tensors.hpp"
+#include "libtorch/devices.hpp"
 
 #include <string>
 
