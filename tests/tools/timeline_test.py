@@ -27,6 +27,14 @@ def command_of():
 
 
 class Timeline(unittest.TestCase):
+    def check_picture(self, file, picture):
+        tool = Path(__file__).resolve().parents[2] / "src/tools/kolo-timeline"
+        said = subprocess.run([tool, file, picture], check=True, capture_output=True, text=True).stdout
+        self.assertIn(f"of step {STEPS - 1}", said)
+        drawn = picture.read_text(encoding="utf-8")
+        for rank in range(RANKS):
+            self.assertIn(f">rank {rank}</text>", drawn)
+
     def test_it_is_whole_and_of_one_clock(self):
         with tempfile.TemporaryDirectory(prefix="kolo-timeline-") as folder:
             subprocess.run(command_of(), check=True, stdout=subprocess.DEVNULL,
@@ -35,6 +43,8 @@ class Timeline(unittest.TestCase):
             # The hosts share a clock, and a file system: each writes to a file of its own.
             self.assertEqual(len(files), RANKS if COMMAND[0] == "hosts" else 1)
             events = timelines.read(*files)
+            if len(files) == 1:
+                self.check_picture(files[0], Path(folder) / "step.svg")
         timelines.check_whole(self, events, RANKS, TENSORS, STEPS)
         timelines.check_clocks(self, events, RANKS)
 
