@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include <kolo/detail/names.hpp>
 #include <kolo/error.hpp>
-#include <kolo/names.hpp>
 
 #include "base/clock.hpp"
 #include "base/cpu.hpp"

@@ -99,11 +99,12 @@ Pair allreduce(const Case& c) {
   kolo.check = [=, op = c.op] { return count_wrong_reduction(*out, op, ranks); };
   const kolo::AllreduceOptions options = kolo::AllreduceOptions{}.with_op(c.op);
   if (c.device && c.in_place) {
-    kolo.call =
-        on_device(c, [=](const std::string& name) { return kolo::allreduce_async(*group, name, in->view(), options); });
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::allreduce_async({*group, name}, in->view(), options);
+    });
   } else if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::allreduce_into_async(*group, name, in->view(), out->view(), options);
+      return kolo::allreduce_into_async({*group, name}, in->view(), out->view(), options);
     });
   } else if (c.in_place) {
     kolo.call = [=] { kolo::allreduce(*group, in->view(), options); };
@@ -154,11 +155,11 @@ Pair reduce(const Case& c) {
   const kolo::ReduceOptions options(c.op);
   if (c.device && c.in_place) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::reduce_async(*group, name, in->view(), roots.next(), options);
+      return kolo::reduce_async({*group, name}, in->view(), roots.next(), options);
     });
   } else if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::reduce_into_async(*group, name, in->view(), out->view(), roots.next(), options);
+      return kolo::reduce_into_async({*group, name}, in->view(), out->view(), roots.next(), options);
     });
   } else if (c.in_place) {
     kolo.call = [=] { kolo::reduce(*group, in->view(), roots.next(), options); };
@@ -191,7 +192,7 @@ Pair gather(const Case& c) {
   };
   if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::gather_into_async(*group, name, in->view(), out->view(), roots.next());
+      return kolo::gather_into_async({*group, name}, in->view(), out->view(), roots.next());
     });
   } else {
     kolo.call = [=] { kolo::gather_into(*group, in->view(), out->view(), roots.next()); };
@@ -217,7 +218,7 @@ Pair scatter(const Case& c) {
   kolo.check = [=, first = c.root] { return count_wrong_copy(*out, first * ranks + rank, 0, part); };
   if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::scatter_into_async(*group, name, in->view(), out->view(), roots.next());
+      return kolo::scatter_into_async({*group, name}, in->view(), out->view(), roots.next());
     });
   } else {
     kolo.call = [=] { kolo::scatter_into(*group, in->view(), out->view(), roots.next()); };
@@ -240,11 +241,12 @@ Pair broadcast(const Case& c) {
   };
   kolo.check = [=, count = c.count] { return count_wrong_copy(*out, root, 0, count); };
   if (c.device && c.in_place) {
-    kolo.call =
-        on_device(c, [=](const std::string& name) { return kolo::broadcast_async(*group, name, in->view(), root); });
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::broadcast_async({*group, name}, in->view(), root);
+    });
   } else if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::broadcast_into_async(*group, name, in->view(), out->view(), root);
+      return kolo::broadcast_into_async({*group, name}, in->view(), out->view(), root);
     });
   } else if (c.in_place) {
     kolo.call = [=] { kolo::broadcast(*group, in->view(), root); };
@@ -273,8 +275,9 @@ Pair allgather(const Case& c) {
     return wrong;
   };
   if (c.device) {
-    kolo.call = on_device(
-        c, [=](const std::string& name) { return kolo::allgather_into_async(*group, name, in->view(), out->view()); });
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::allgather_into_async({*group, name}, in->view(), out->view());
+    });
   } else {
     kolo.call = [=] { kolo::allgather_into(*group, in->view(), out->view()); };
   }
@@ -300,8 +303,9 @@ Pair alltoall(const Case& c) {
     return wrong;
   };
   if (c.device) {
-    kolo.call = on_device(
-        c, [=](const std::string& name) { return kolo::alltoall_into_async(*group, name, in->view(), out->view()); });
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::alltoall_into_async({*group, name}, in->view(), out->view());
+    });
   } else {
     kolo.call = [=] { kolo::alltoall_into(*group, in->view(), out->view()); };
   }
@@ -330,7 +334,7 @@ Pair reduce_scatter(const Case& c) {
   const kolo::TensorView result = out->part(mine, part);
   if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::reduce_scatter_into_async(*group, name, in->view(), result, options);
+      return kolo::reduce_scatter_into_async({*group, name}, in->view(), result, options);
     });
   } else {
     kolo.call = [=] { kolo::reduce_scatter_into(*group, in->view(), result, options); };

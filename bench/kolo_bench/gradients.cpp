@@ -70,8 +70,8 @@ std::function<void()> submit_prepared(const std::shared_ptr<Gradients>& gradient
                                       const std::shared_ptr<HostTimes>& times) {
   auto prepared = std::make_shared<std::vector<kolo::Prepared>>();
   for (std::size_t i = 0; i < gradients->size(); ++i) {
-    prepared->push_back(
-        kolo::prepare_allreduce(gradients->name("prepared", i), gradients->backward(i).view(), gradients->options()));
+    prepared->push_back(kolo::prepare(gradients->name("prepared", i),
+                                      kolo::Call::allreduce(gradients->backward(i).view(), gradients->options())));
   }
   return [gradients, prepared, times] {
     std::vector<kolo::Handle>& handles = gradients->begin_step();
@@ -91,8 +91,8 @@ std::function<void()> submit_grouped(const std::shared_ptr<Gradients>& gradients
   for (std::size_t i = 0; i < gradients->size(); ++i) {
     members.push_back({gradients->name("member", i), gradients->backward(i).view()});
   }
-  auto prepared =
-      std::make_shared<kolo::Prepared>(kolo::prepare_grouped_allreduce("gradients", members, gradients->options()));
+  auto prepared = std::make_shared<kolo::Prepared>(
+      kolo::prepare("gradients", kolo::Call::grouped_allreduce(members, gradients->options())));
   return [gradients, prepared, times] {
     std::vector<kolo::Handle>& handles = gradients->begin_step();
     const Watch watch(times.get());

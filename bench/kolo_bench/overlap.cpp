@@ -81,8 +81,8 @@ class Backward {
 std::shared_ptr<Requests> prepare(Gradients& gradients) {
   auto prepared = std::make_shared<Requests>();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    prepared->push_back(
-        kolo::prepare_allreduce(gradients.name("overlapped", i), gradients.backward(i).view(), gradients.options()));
+    prepared->push_back(kolo::prepare(gradients.name("overlapped", i),
+                                      kolo::Call::allreduce(gradients.backward(i).view(), gradients.options())));
   }
   return prepared;
 }

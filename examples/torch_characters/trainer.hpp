@@ -98,7 +98,7 @@ struct Options {
   std::size_t batch = 64;    // characters a rank and step
   double learning_rate = 0.003;
   std::uint64_t seed = 0;
-  kolo::libtorch::DistributedOptimizerOptions reduction;
+  kolo::DistributedOptimizerOptions reduction;
 };
 
 struct Result {

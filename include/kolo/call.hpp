@@ -3,8 +3,8 @@
 /// @file
 /// A collective as a value: its kind, its memory and its options. Every form of a collective takes one: `run` makes the
 /// call and waits, `start` makes it and returns a handle, `prepare` makes a request that can be started often, and
-/// `grouped` makes several of one kind as one operation. The functions of collectives.hpp are shorter ways to write
-/// `run` and `start`.
+/// `grouped` makes several of one kind as one operation. Each takes a `Where` first (where.hpp). The functions of
+/// collectives.hpp are shorter ways to write `run` and `start`.
 ///
 ///     kolo::Prepared exchange = kolo::prepare("exchange", kolo::Call::alltoall_into(in, out));
 ///     exchange.start().wait();  // as often as wanted
@@ -16,14 +16,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include <kolo/context.hpp>
+#include <kolo/detail/call_parts.hpp>
 #include <kolo/export.hpp>
 #include <kolo/handle.hpp>
 #include <kolo/options.hpp>
 #include <kolo/types.hpp>
+#include <kolo/where.hpp>
 
 namespace kolo {
 
@@ -36,49 +37,8 @@ using GatherOptions = MoveOptions<struct OfGather>;
 using ScatterOptions = MoveOptions<struct OfScatter>;  ///< of `scatter_into`
 using AlltoallOptions = MoveOptions<struct OfAlltoall>;
 
-class Call;
-
-namespace detail {
-
-/// The kinds of collectives. The numbers travel between ranks. The library's table of kinds has a row for each.
-enum class CollectiveKind : std::uint8_t {
-  allreduce = 0,
-  allgather = 1,
-  broadcast = 2,
-  barrier = 3,
-  alltoall = 4,         ///< the same number of rows to every rank
-  alltoall_splits = 5,  ///< the numbers of rows that each rank's splits give
-  reduce_scatter = 6,
-  add_process_set = 7,  ///< not for calls: the engine's own
-  reduce = 8,
-  gather = 9,
-  scatter = 10,
-  allgather_equal = 11,  ///< the same number of rows from every rank
-};
-
-/// The parts of a call. A part that its kind does not use has the default.
-struct CallParts {
-  CollectiveKind kind = CollectiveKind::barrier;
-  bool in_place = false;     ///< `output` is the input, too, and there is no `input`
-  bool owns_result = false;  ///< the library makes the memory of the result; there is no `output`
-  ReduceOp op = ReduceOp::sum;
-  int root = 0;
-  int priority = 0;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  std::optional<DType> send_as = {};
-  std::optional<std::chrono::nanoseconds> timeout = {};
-  std::optional<ConstTensorView> input = {};
-  std::optional<TensorView> output = {};
-  std::vector<std::int64_t> splits = {};
-  std::optional<Span<const NamedView>> members = {};  ///< of a grouped all-reduce
-  std::optional<Span<const Call>> calls = {};         ///< of a grouped call, whose kind is theirs
-};
-
-}  // namespace detail
-
 /// A collective that has not been made yet. The functions have the arguments of the calls of the same name
-/// (collectives.hpp, with meaning, shapes and defaults) without group and name. They check nothing: `run`, `start`,
+/// (collectives.hpp, with meaning, shapes and defaults) but for the `Where`. They check nothing: `run`, `start`,
 /// `prepare` and `grouped` do, and throw what the functions of collectives.hpp throw. The memory stays the caller's.
 /// Thread-safe: a call never changes.
 class Call {
@@ -105,9 +65,6 @@ class Call {
   static Call allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {}) {
     return into(Kind::allgather, in, out, 0, options);
   }
-  /// As allgather_into, where every rank brings equally many rows: the whole shape must agree on all ranks. Tensors of
-  /// GPUs are gathered without asking each rank for its number of rows first. The output must have as many elements as
-  /// the result (`Error` invalid_argument at the call). Not while a rank has joined.
   static Call allgather_equal_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {}) {
     return into(Kind::allgather_equal, in, out, 0, options);
   }
@@ -116,12 +73,12 @@ class Call {
     return into(Kind::gather, in, out, root, options);
   }
   /// Copies the splits.
-  static Call scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root,
-                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {}) {
+  static Call scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root, Splits splits = {},
+                           const ScatterOptions& options = {}) {
     return into(Kind::scatter, in, out, root, options, splits);
   }
   /// Copies the splits.
-  static Call alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
+  static Call alltoall_into(ConstTensorView in, TensorView out, Splits splits = {},
                             const AlltoallOptions& options = {}) {
     return into(alltoall_by(splits), in, out, 0, options, splits);
   }
@@ -146,7 +103,7 @@ class Call {
     return owning(Kind::gather, in, root, options);
   }
   /// Copies the splits. Its future is a `Future<AlltoallResult>`.
-  static Call alltoall(ConstTensorView in, Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {}) {
+  static Call alltoall(ConstTensorView in, Splits splits = {}, const AlltoallOptions& options = {}) {
     return owning(alltoall_by(splits), in, 0, options, splits);
   }
   static Call reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options = {}) {
@@ -171,17 +128,13 @@ class Call {
   }
   /// @}
 
-  /// The library's own.
-  [[nodiscard]] const detail::CallParts& parts() const noexcept { return parts_; }
-
  private:
+  friend struct detail::Access;
   using Kind = detail::CollectiveKind;
 
   explicit Call(Kind kind) noexcept { parts_.kind = kind; }
 
-  static Kind alltoall_by(Span<const std::int64_t> splits) noexcept {
-    return splits.empty() ? Kind::alltoall : Kind::alltoall_splits;
-  }
+  static Kind alltoall_by(Splits splits) noexcept { return splits.empty() ? Kind::alltoall : Kind::alltoall_splits; }
 
   template <class Options>
   static Call in_place(Kind kind, const TensorView& inout, int root, const Options& options) {
@@ -193,8 +146,7 @@ class Call {
     return call;
   }
   template <class In, class Out, class Options>
-  static Call into(Kind kind, const In& in, const Out& out, int root, const Options& options,
-                   Span<const std::int64_t> splits = {}) {
+  static Call into(Kind kind, const In& in, const Out& out, int root, const Options& options, Splits splits = {}) {
     Call call(kind);
     call.take(options);
     call.parts_.input = in;
@@ -204,8 +156,7 @@ class Call {
     return call;
   }
   template <class Options>
-  static Call owning(Kind kind, const ConstTensorView& in, int root, const Options& options,
-                     Span<const std::int64_t> splits = {}) {
+  static Call owning(Kind kind, const ConstTensorView& in, int root, const Options& options, Splits splits = {}) {
     Call call(kind);
     call.take(options);
     call.parts_.owns_result = true;
@@ -234,24 +185,32 @@ class Call {
 };
 
 /// @name making a call
-/// The rules for all collectives are in collectives.hpp. Without a name (`std::nullopt`) the order of the calls is the
-/// name; an empty name is refused (`Error` invalid_argument), and so is a list of calls without a name. From any
-/// thread.
+/// The rules for all collectives are in collectives.hpp. Without a name the order of the calls is the name; an empty
+/// name is refused (`Error` invalid_argument), and so is a list of calls without a name. From any thread.
 /// @{
-
 /// Makes the call, and waits until it has completed. `result` gets the result of a call that owns its result; other
 /// calls do not touch it.
-KOLO_API void run(const Group& group, std::optional<std::string_view> name, const Call& call,
-                  CallResult* result = nullptr);
+KOLO_API void run(const Where& where, const Call& call, CallResult* result = nullptr);
+inline void run(const Call& call, CallResult* result = nullptr) { run(current_context(), call, result); }
 /// Starts the call.
-[[nodiscard]] KOLO_API Handle start(const Group& group, std::optional<std::string_view> name, const Call& call);
-
+KOLO_API Handle start(const Where& where, const Call& call);
+inline Handle start(const Call& call) { return start(current_context(), call); }
 /// @}
+
+namespace detail {
+/// Makes a call that owns its result.
+inline CallResult result_of(const Where& where, const Call& call) {
+  CallResult result;
+  run(where, call, &result);
+  return result;
+}
+inline CallResult result_of(const Call& call) { return result_of(current_context(), call); }
+}  // namespace detail
 
 /// A request that is checked and named once and can be started often, like a persistent collective of MPI 4. Move-only;
 /// thread-compatible. It holds its name: another call of the same name is an error while it exists. The buffers must
 /// outlive it, or at least its last operation.
-class KOLO_API Prepared {
+class KOLO_RESULT Prepared {
  public:
   class Impl;
   Prepared() noexcept;
@@ -268,14 +227,12 @@ class KOLO_API Prepared {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Checks the call and claims the name, once, for a request that is started often. The request meets calls of the same
-/// name on the other ranks, prepared or not. Local: does not wait for other ranks. Throws `Error` as the call would
-/// (invalid_argument, unsupported, duplicate_name: the name is in flight, or belongs to another prepared request), and
-/// invalid_argument for a call that owns its result. From any thread.
-[[nodiscard]] KOLO_API Prepared prepare(const Group& group, std::string_view name, const Call& call);
-[[nodiscard]] inline Prepared prepare(std::string_view name, const Call& call) {
-  return prepare(current_context(), name, call);
-}
+/// Checks the call and claims the name, once, for a request that is started often. A name must be given. The request
+/// meets calls of the same name on the other ranks, prepared or not. Local: does not wait for other ranks. Throws
+/// `Error` as the call would (invalid_argument, unsupported, duplicate_name: the name is in flight, or belongs to
+/// another prepared request), and invalid_argument without a name, and for a call that owns its result. From any
+/// thread.
+KOLO_API Prepared prepare(const Where& where, const Call& call);
 
 /// @name grouped calls
 /// Several calls of one kind as one operation, which runs on all ranks or on none. The calls may differ in memory, type
@@ -283,26 +240,11 @@ class KOLO_API Prepared {
 /// writes must not be used by another. Every rank gives the same number of calls, in the same order (else: mismatch, on
 /// every rank). If one call fails on a rank (its output has a wrong size), all fail there, and their outputs are
 /// undefined. The shortest timeout counts. A grouped call has a name and at least one call; each call has tensors, and
-/// an output of the caller's (else: invalid_argument). From any thread.
+/// an output of the caller's (else: invalid_argument). From any thread. `prepare(where, Call::grouped(calls))` prepares
+/// one.
 /// @{
-
-inline void grouped(const Group& group, std::string_view name, Span<const Call> calls) {
-  run(group, name, Call::grouped(calls));
-}
-[[nodiscard]] inline Handle grouped_async(const Group& group, std::string_view name, Span<const Call> calls) {
-  return start(group, name, Call::grouped(calls));
-}
-[[nodiscard]] inline Prepared prepare_grouped(const Group& group, std::string_view name, Span<const Call> calls) {
-  return prepare(group, name, Call::grouped(calls));
-}
-inline void grouped(std::string_view name, Span<const Call> calls) { grouped(current_context(), name, calls); }
-[[nodiscard]] inline Handle grouped_async(std::string_view name, Span<const Call> calls) {
-  return grouped_async(current_context(), name, calls);
-}
-[[nodiscard]] inline Prepared prepare_grouped(std::string_view name, Span<const Call> calls) {
-  return prepare_grouped(current_context(), name, calls);
-}
-
+inline void grouped(const Where& where, Span<const Call> calls) { run(where, Call::grouped(calls)); }
+inline Handle grouped_async(const Where& where, Span<const Call> calls) { return start(where, Call::grouped(calls)); }
 /// @}
 
 }  // namespace kolo

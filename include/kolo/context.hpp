@@ -23,12 +23,9 @@ namespace kolo {
 namespace detail {
 class ContextImpl;
 class Membership;
+struct Access;
 struct BootstrapHolder;
-struct GroupParts;
 }  // namespace detail
-namespace engine {
-class SetState;
-}  // namespace engine
 
 /// How the ranks of a new world find one another. An adapter makes it (`kolo::mpi::bootstrap`); one `Context` uses it.
 class KOLO_API Bootstrap {
@@ -38,10 +35,8 @@ class KOLO_API Bootstrap {
   Bootstrap& operator=(Bootstrap&&) noexcept;
   ~Bootstrap();
 
-  /// The library's own.
-  [[nodiscard]] std::unique_ptr<detail::BootstrapHolder> release() noexcept;
-
  private:
+  friend struct detail::Access;
   std::unique_ptr<detail::BootstrapHolder> holder_;
 };
 
@@ -49,9 +44,9 @@ class KOLO_API Bootstrap {
 inline constexpr int kNoGroup = -1;
 
 /// Ranks that act together: all ranks of a context, its *world*, or some of them. A small value: copies are cheap and
-/// mean the same group. The group is the first argument of a call, and roots are ranks of the group. A `Context`
-/// converts to its world, so it can be given wherever a group is; `world()` is the world of the calling thread's
-/// context.
+/// mean the same group. A call is given its group first (collectives: where.hpp), and roots are ranks of the group. A
+/// `Context` converts to its world, so it can be given wherever a group is; `world()` is the world of the calling
+/// thread's context.
 ///
 /// Groups may overlap, and one rank may be in many (KOLO_GROUPS). Names, unnamed calls, plans and messages of one group
 /// are independent of those of another, and groups that share no rank do not wait for each other. A thread that calls
@@ -87,14 +82,9 @@ class KOLO_API Group {
   /// Its ranks, as ranks of the context, in the group's order. Throws `Error` (not_initialized).
   [[nodiscard]] std::vector<int> members() const;
 
-  /// The library's own. Throws `Error` (not_initialized; in a forked process unsupported).
-  [[nodiscard]] detail::ContextImpl& impl() const;
-  /// The library's own. Throws `Error` as `impl`, and invalid_argument if this rank is no member.
-  [[nodiscard]] detail::GroupParts parts() const;
-  [[nodiscard]] engine::SetState& set() const;
-
  private:
   friend class Context;
+  friend struct detail::Access;
   explicit Group(std::shared_ptr<detail::ContextImpl> context,
                  std::shared_ptr<detail::Membership> membership = nullptr) noexcept;
   std::shared_ptr<detail::ContextImpl> context_;
@@ -148,10 +138,8 @@ class KOLO_API Context {
   ///     try { train(context); } catch (const std::exception& error) { context.abandon(error.what()); throw; }
   void abandon(const std::string& reason);
 
-  /// The library's own.
-  [[nodiscard]] detail::ContextImpl& impl() const;
-
  private:
+  friend struct detail::Access;
   friend KOLO_API void run_local(int, const std::function<void()>&, const Options&);
   friend KOLO_API void run_forked(int, const std::function<void()>&, const Options&);
   explicit Context(std::shared_ptr<detail::ContextImpl> impl) noexcept;

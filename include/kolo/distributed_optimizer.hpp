@@ -21,12 +21,15 @@
 #include <vector>
 
 #include <kolo/context.hpp>
+#include <kolo/detail/gradient_reducer.hpp>
+#include <kolo/detail/replica_checks.hpp>
 #include <kolo/export.hpp>
 #include <kolo/loss_scaler.hpp>
 #include <kolo/optimizer_state.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
-#include <kolo/with.hpp>
+
+#include <kolo/detail/setters.hpp>  // behind all others
 
 namespace kolo {
 
@@ -38,6 +41,7 @@ enum class Compression : std::uint8_t {
   int8_blocks = 1,
 };
 
+/// The same on every rank.
 struct DistributedOptimizerOptions {
   /// `average` over ranks and micro-steps, or `sum` over both.
   ReduceOp op = ReduceOp::average;
@@ -61,6 +65,8 @@ struct DistributedOptimizerOptions {
   /// pass needs the first parameters first. Uses 16 priorities (`AllreduceOptions::priority`), from 16 for the first
   /// sixteenth of all bytes down to 1. `step()` waits for all gradients in any case.
   bool first_layers_first = false;
+  /// Whether every step ends with a copy of rank 0's buffers (running means, say: what has no gradient) to every rank.
+  bool broadcast_buffers = false;
 
   KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
   KOLO_SETTER(DistributedOptimizerOptions, int, accumulation_steps)
@@ -69,89 +75,12 @@ struct DistributedOptimizerOptions {
   KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
   KOLO_SETTER(DistributedOptimizerOptions, Compression, compression)
   KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
+  KOLO_SETTER(DistributedOptimizerOptions, bool, broadcast_buffers)
 };
 
 /// This rank's piece of a tensor that the ranks of the group share: of its n elements, in one row, n / size of them, in
 /// the order of ranks, and the first n % size ranks have one more. A view of the tensor's memory.
 [[nodiscard]] KOLO_API TensorView piece_of(const Group& group, const TensorView& tensor);
-
-/// The part of a `DistributedOptimizer` that decides when each gradient is reduced, and with what weight. It knows no
-/// optimizer; use it to wrap another library's. One thread at a time. Move-only; after a move, only destruction and
-/// assignment are allowed (else `Error`, invalid_argument). Must not outlive the memory of its gradients. Its context
-/// may be moved; once the context is destroyed or shut down, calls throw `Error`.
-///
-/// Destruction. Nothing touches a gradient afterwards. If gradients are being reduced, that is finished first, as by
-/// `synchronize` but without errors, so that other ranks need not wait for this one. If an exception destroys the
-/// object, nothing is waited for: open reductions end this rank's part of the job, as for any handle (see `Handle`),
-/// and the other ranks' operations fail.
-class KOLO_API GradientReducer {
- public:
-  /// After a reduction a rank has the whole gradient, or only its piece (`piece_of`). With pieces the reduction sends
-  /// half as much, and the rest of the gradient's memory is undefined afterwards. `ShardedOptimizer` uses pieces.
-  /// `own_piece_apart`: the pieces are in memory of the reducer's. A gradient's memory is given anew in every step
-  /// (`place`), and is free again once it has been reduced. Of the list, types and shapes count alone.
-  enum class Gets { all, own_piece, own_piece_apart };
-
-  /// Collective, and checked as `broadcast_parameters`: every rank gives the same list and the same options. Throws
-  /// `Error`: mismatch, on every rank, if ranks disagree; invalid_argument for empty or repeated names, a gradient
-  /// whose type or shape differs from its value's, options out of range, a null gradient or an average of integers;
-  /// duplicate_name if another reducer has a gradient of that name.
-  GradientReducer(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options,
-                  Gets gets = Gets::all);
-  GradientReducer(GradientReducer&&) noexcept;
-  GradientReducer& operator=(GradientReducer&&) noexcept;
-  ~GradientReducer();
-
-  /// See `DistributedOptimizer`.
-  void begin_micro_step(std::size_t samples);
-  void gradient_ready(std::size_t index);
-  bool synchronize();
-  /// With `own_piece_apart`: gradient `index` lies in this memory from now on, until it has been reduced. Before
-  /// `gradient_ready`, in every micro-step in which it lies elsewhere than in the one before. A gradient without a
-  /// place counts as zero. Throws `Error` (invalid_argument) for another type or number of elements, and while it is
-  /// being reduced.
-  void place(std::size_t index, const TensorView& memory);
-  /// This rank's piece of gradient `index`, which has one.
-  [[nodiscard]] const TensorView& piece(std::size_t index) const;
-  /// Whether gradient `index` has been reduced in this step, or has no place: then its memory may be freed.
-  [[nodiscard]] bool is_free(std::size_t index) const;
-  /// `begin_micro_step` after the backward pass, for `step(samples)`; only if a step is one micro-step.
-  void give_samples_late(std::size_t samples);
-
-  /// Ends the micro-step. Returns whether the gradients have been reduced and the optimizer is to step now.
-  [[nodiscard]] bool finish_micro_step();
-  /// Ends a step early, and reduces the gradients of its micro-steps so far. Returns whether the optimizer is to step
-  /// now.
-  [[nodiscard]] bool flush();
-  /// With pieces, on a rank that has no more data: waits for the next step of the ranks that have, and takes part in it
-  /// with gradients of zero. Averages are over the others. Returns whether the optimizer is to step now; false: no rank
-  /// has data any more, and all follow. Between steps.
-  [[nodiscard]] bool follow_step();
-  /// Of gradients that have been reduced, in float32 or float64 in memory of the CPU (else unsupported): divides them
-  /// by `scale`. Returns whether all were finite; with pieces this rank's.
-  [[nodiscard]] bool unscale(double scale);
-  /// Tells the engine that the step has ended. Call it after the optimizer's own step.
-  void end_step();
-  /// The errors of compression that later steps still add: this rank's pieces (`piece_of`) in float32,
-  /// "compression/<parameter>". Copies, valid until the next call of this or of `begin_load`. Collective, between
-  /// steps. Empty without compression.
-  [[nodiscard]] std::vector<ConstNamedView> state() const;
-  /// The same to be overwritten by a load, which `end_load` ends (kolo/optimizer_state.hpp). Local, between steps.
-  [[nodiscard]] std::vector<NamedView> begin_load();
-  void end_load();
-  /// Where in the parameters' values those pieces would lie, under the same names.
-  [[nodiscard]] Span<const Parameter> places() const;
-  /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
-  /// (invalid_argument) while they are being reduced.
-  [[nodiscard]] bool may_zero() const;
-  /// How many of the gradients that were submitted in this step have been reduced.
-  [[nodiscard]] std::size_t finished() const;
-
- private:
-  struct Impl;
-  [[nodiscard]] Impl& impl() const;
-  std::unique_ptr<Impl> impl_;
-};
 
 namespace detail {
 /// Throws `Error` (invalid_argument) unless both lists have the same values and gradients, in any order.
@@ -199,20 +128,30 @@ void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*gi
 /// steps (`check_replicas`); if they differ, the first `step` throws on every rank (mismatch) as often as it is tried.
 /// KOLO_CHECK_REPLICAS turns it off, leaves parameters out, or compares after later steps, too.
 ///
-/// One thread at a time. The optimizer and the parameters' memory must outlive this. Move-only. For the context and
-/// destruction the rules of `GradientReducer` apply.
+/// One thread at a time. The optimizer and the parameters' memory must outlive this. Move-only; after a move, only
+/// destruction and assignment are allowed (else `Error`, invalid_argument). Its context may be moved; once the context
+/// is destroyed or shut down, calls throw `Error`.
+///
+/// Destruction. Nothing touches a gradient afterwards. If gradients are being reduced, that is finished first, as by
+/// `synchronize` but without errors, so that other ranks need not wait for this one. If an exception destroys the
+/// object, nothing is waited for: open reductions end this rank's part of the job, as for any handle (see `Handle`),
+/// and the other ranks' operations fail.
 template <class Optimizer>
 class DistributedOptimizer {
  public:
-  /// Throws `Error` as `GradientReducer`, and invalid_argument if the optimizer has `parameters()` (as `Sgd` and
-  /// `AdamW` have) and these differ from the list or use other memory. Uses the calling thread's context of now, also
-  /// later.
+  /// Collective, and checked as `broadcast_parameters`: every rank gives the same list and the same options. Throws
+  /// `Error`: mismatch, on every rank, if ranks disagree; invalid_argument for empty or repeated names, a gradient
+  /// whose type or shape differs from its value's, options out of range, a null gradient or an average of integers, and
+  /// if the optimizer has `parameters()` (as `Sgd` and `AdamW` have) and these differ from the list or use other
+  /// memory; duplicate_name if another optimizer has a gradient of that name. Uses the calling thread's context of now,
+  /// also later.
   DistributedOptimizer(Optimizer& optimizer, Span<const Parameter> parameters, DistributedOptimizerOptions options = {})
       : DistributedOptimizer(current_context(), optimizer, parameters, std::move(options)) {}
   DistributedOptimizer(const Group& group, Optimizer& optimizer, Span<const Parameter> parameters,
                        DistributedOptimizerOptions options = {})
       : optimizer_(&optimizer), reducer_(group, checked(optimizer, parameters), options), group_(group),
-        replicas_(group, options.name), parameters_(parameters.begin(), parameters.end()) {}
+        replicas_(group, options.name), parameters_(parameters.begin(), parameters.end()),
+        broadcasts_buffers_(options.broadcast_buffers) {}
 
   /// Zeroes the gradients, by the optimizer's `zero_grad()`; between the micro-steps of one step it does nothing, so
   /// that a loop reads the same with and without accumulation. An error while gradients are being reduced.
@@ -291,7 +230,8 @@ class DistributedOptimizer {
 
   /// The optimizer that it was made around.
   [[nodiscard]] Optimizer& optimizer() const noexcept { return *optimizer_; }
-  /// For checkpoints: the optimizer's state (`optimizer().state()`) and `GradientReducer::state`; and its places.
+  /// For checkpoints: the optimizer's state (`optimizer().state()`), and the errors of compression that later steps
+  /// still add; where in the parameters' values those would lie.
   [[nodiscard]] std::vector<ConstNamedView> state() const {
     return detail::joined(detail::state_of(*optimizer_, 0), reducer_.state());
   }
@@ -321,15 +261,22 @@ class DistributedOptimizer {
     if (replicas_.is_due_after_step()) {
       replicas_.compare(group_, parameters_);
     }
+    if (broadcasts_buffers_) {
+      detail::broadcast_buffers(group_, parameters_);
+    }
   }
 
   Optimizer* optimizer_;
-  GradientReducer reducer_;
+  detail::GradientReducer reducer_;
   Group group_;
   detail::ReplicaChecks replicas_;
   std::vector<Parameter> parameters_;
+  bool broadcasts_buffers_;
 };
 
 }  // namespace kolo
+
+#undef KOLO_SETTER
+#undef KOLO_SETTER_TIMEOUT
 
 #endif  // KOLO_DISTRIBUTED_OPTIMIZER_HPP

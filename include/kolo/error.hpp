@@ -13,8 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include <kolo/detail/names.hpp>
 #include <kolo/export.hpp>
-#include <kolo/names.hpp>
 
 namespace kolo {
 

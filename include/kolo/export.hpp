@@ -4,3 +4,5 @@
 #pragma once
 
 #define KOLO_API __attribute__((visibility("default")))
+// The same for a class of results, none of which is to be dropped. (GCC 12 takes no [[nodiscard]] beside the other.)
+#define KOLO_RESULT [[nodiscard, gnu::visibility("default")]]

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <kolo/duration.hpp>
+#include <kolo/detail/duration.hpp>
 #include <kolo/error.hpp>
 #include <kolo/export.hpp>
 #include <kolo/types.hpp>
@@ -40,7 +40,7 @@ struct HandleAccess;
 /// In a forked child every call on an inherited handle throws `Error` (unsupported), and destroying it does nothing.
 ///
 /// A thread that waits runs the engine itself, so a wait for a quick operation costs no thread switch.
-class KOLO_API Handle {
+class KOLO_RESULT Handle {
  public:
   Handle() noexcept = default;
   explicit Handle(std::shared_ptr<detail::HandleState> state) noexcept;
@@ -144,7 +144,7 @@ class Future;
 
 /// The result of an allgather or a reduce_scatter.
 template <>
-class KOLO_API Future<Tensor> : public Handle {
+class KOLO_RESULT Future<Tensor> : public Handle {
  public:
   using Handle::Handle;
   /// For a started call (call.hpp) that owns such a result.
@@ -155,7 +155,7 @@ class KOLO_API Future<Tensor> : public Handle {
 
 /// The result of a join: the rank that joined last.
 template <>
-class KOLO_API Future<int> : public Handle {
+class KOLO_RESULT Future<int> : public Handle {
  public:
   using Handle::Handle;
   /// Waits. May be called again.
@@ -164,7 +164,7 @@ class KOLO_API Future<int> : public Handle {
 
 /// The result of an alltoall.
 template <>
-class KOLO_API Future<AlltoallResult> : public Handle {
+class KOLO_RESULT Future<AlltoallResult> : public Handle {
  public:
   using Handle::Handle;
   /// For a started call (call.hpp) that owns such a result.

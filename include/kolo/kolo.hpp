@@ -7,8 +7,8 @@
 /// @mainpage
 /// - Start, end and place in the job: kolo::Session, kolo::init, kolo::shutdown, kolo::run_local, kolo::Context,
 ///   kolo::Group; kolo::rank, kolo::size and so on (context.hpp)
-/// - Collectives, and the rules for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp; prepared and
-///   grouped calls: kolo::Call (call.hpp); uneven data: kolo::join
+/// - Collectives, and the rules for all of them: collectives.hpp; kolo::Where (group and name); kolo::Handle; small
+///   values: objects.hpp; prepared and grouped calls: kolo::Call (call.hpp); uneven data: kolo::join (join.hpp)
 /// - From one rank to another: kolo::send, kolo::recv (point_to_point.hpp)
 /// - Training: training.hpp, with kolo::DistributedOptimizer, kolo::DistributedSampler, kolo::broadcast_parameters
 /// - Gradients that are reduced where they lie: kolo::GradientArena
@@ -29,6 +29,7 @@
 #include <kolo/gradient_arena.hpp>
 #include <kolo/handle.hpp>
 #include <kolo/info.hpp>
+#include <kolo/join.hpp>
 #include <kolo/log.hpp>
 #include <kolo/looking.hpp>
 #include <kolo/objects.hpp>
@@ -37,5 +38,6 @@
 #include <kolo/store.hpp>
 #include <kolo/training.hpp>
 #include <kolo/types.hpp>
+#include <kolo/where.hpp>
 
 #endif  // KOLO_KOLO_HPP

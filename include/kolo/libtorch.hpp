@@ -48,7 +48,9 @@
 #include <kolo/parameters.hpp>
 #include <kolo/sampler.hpp>
 #include <kolo/types.hpp>
-#include <kolo/with.hpp>
+#include <kolo/where.hpp>
+
+#include <kolo/detail/setters.hpp>  // behind all others
 
 /// Kolo for LibTorch. (Not `kolo::torch`: with `using namespace kolo` the name `torch` would be ambiguous.)
 namespace kolo::libtorch {
@@ -114,38 +116,6 @@ inline void save_checkpoint(const std::string& path, const torch::nn::Module& mo
 
 /// @}
 
-/// Options of `DistributedOptimizer`; the same on every rank.
-struct DistributedOptimizerOptions {
-  /// `average` over ranks and micro-steps, or `sum` over both.
-  ReduceOp op = ReduceOp::average;
-  /// How many micro-steps (backward passes, each followed by `step()`) make a step. See also `no_sync`.
-  int accumulation_steps = 1;
-  /// Gradients are reduced as "<name>/<parameter>". Optimizers whose parameters share names need names of their own.
-  std::string name = "gradients";
-  /// How long a reduction may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty.
-  std::optional<std::chrono::nanoseconds> timeout;
-  /// Whether every step ends with `broadcast_buffers` from rank 0. Needs a module.
-  bool broadcast_buffers = false;
-  /// `DType::float16` or `DType::bfloat16`: float32 and float64 gradients travel as that type and are summed in
-  /// float32 (by NCCL: in that type); see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. It helps
-  /// on a slow network. Inside a node it costs time: gradients are reduced where they lie, which costs less than
-  /// rounding them.
-  std::optional<DType> send_gradients_as;
-  /// As that of `kolo::DistributedOptimizerOptions`.
-  bool first_layers_first = false;
-  /// As that of `kolo::DistributedOptimizerOptions`.
-  Compression compression = Compression::none;
-
-  KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
-  KOLO_SETTER(DistributedOptimizerOptions, int, accumulation_steps)
-  KOLO_SETTER(DistributedOptimizerOptions, std::string, name)
-  KOLO_SETTER_TIMEOUT(DistributedOptimizerOptions)
-  KOLO_SETTER(DistributedOptimizerOptions, bool, broadcast_buffers)
-  KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
-  KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
-  KOLO_SETTER(DistributedOptimizerOptions, Compression, compression)
-};
-
 /// Makes a `torch::optim::Optimizer` distributed: every gradient is reduced over all ranks before the optimizer steps,
 /// each as soon as the backward pass has finished it, while the pass goes on.
 ///
@@ -165,8 +135,8 @@ struct DistributedOptimizerOptions {
 ///
 /// One thread at a time, `backward()` included. The optimizer and the module outlive this. Its context may be moved;
 /// once that is gone, or has been shut down, calls throw `Error`. Destruction removes the hooks; gradients live as long
-/// as a tensor refers to them. If gradients are being reduced, the rules of `kolo::GradientReducer` apply. Move-only; a
-/// moved-from object throws `Error` (invalid_argument).
+/// as a tensor refers to them. If gradients are being reduced, the rules of `kolo::DistributedOptimizer` apply.
+/// Move-only; a moved-from object throws `Error` (invalid_argument).
 class KOLO_API DistributedOptimizer {
  public:
   /// Collective. Throws `Error`: mismatch, on every rank, if models or options differ (the sentence names the first
@@ -238,7 +208,7 @@ class KOLO_API DistributedOptimizer {
   /// "step/<parameter>" of int64), "has_momentum/<parameter>" (bool) of SGD with momentum, and numbers among the
   /// options ("options/<group>/lr"). LibTorch makes a parameter's state in its first step; until then views are of a
   /// copy of what it will begin as, and the optimizer has none. With compression, which makes it collective, what
-  /// `GradientReducer::state` and `places` say, too. Views are valid until the next call and the next step.
+  /// `kolo::DistributedOptimizer::state` says, too. Views are valid until the next call and the next step.
   [[nodiscard]] std::vector<ConstNamedView> state() const;
   /// Where `kolo::load_checkpoint` writes, and what it calls then (kolo/optimizer_state.hpp).
   [[nodiscard]] std::vector<NamedView> begin_load();
@@ -337,7 +307,7 @@ class KOLO_API ShardedOptimizer {
   /// The optimizer that the function has made.
   [[nodiscard]] torch::optim::Optimizer& optimizer() const;
 
-  /// For checkpoints: see `DistributedOptimizer::state`, whose names these are, and `kolo::ParameterShards`. A
+  /// For checkpoints: see `DistributedOptimizer::state`, whose names these are, and `kolo::ShardedOptimizer`. A
   /// checkpoint that one of the two has saved is read by the other (without `master_weights`), at any number of ranks.
   [[nodiscard]] std::vector<ConstNamedView> state() const;
   [[nodiscard]] std::vector<NamedView> begin_load();
@@ -427,9 +397,9 @@ class KOLO_API Engine {
 [[nodiscard]] KOLO_API std::vector<kolo::Parameter> views(const NamedTensors& tensors);
 
 /// @name tensors
-/// Kolo's collectives on tensors. In-place calls take any tensor, views and strides included; asynchronous calls need a
-/// contiguous tensor. Types as `kolo::DType` (complex tensors count as pairs of reals). A tensor that autograd would
-/// have to follow (one with a grad_fn) is an error (unsupported): detach it.
+/// Kolo's collectives on tensors, with the same `Where` first. In-place calls take any tensor, views and strides
+/// included; asynchronous calls need a contiguous tensor. Types as `kolo::DType` (complex tensors count as pairs of
+/// reals). A tensor that autograd would have to follow (one with a grad_fn) is an error (unsupported): detach it.
 /// @{
 
 /// A tensor's memory, which must be contiguous, for calls that take views. Owns nothing.
@@ -437,7 +407,7 @@ class KOLO_API Engine {
 
 /// A started operation on a tensor. It holds the tensor, so that the memory lasts until the operation has ended, even
 /// if this object is destroyed before. Otherwise as `kolo::Handle`.
-class KOLO_API TensorHandle {
+class KOLO_RESULT TensorHandle {
  public:
   TensorHandle(Handle handle, at::Tensor tensor) noexcept;
   TensorHandle(TensorHandle&&) noexcept;
@@ -455,42 +425,40 @@ class KOLO_API TensorHandle {
   at::Tensor tensor_;
 };
 
-KOLO_API void allreduce(const Group& group, const at::Tensor& inout, const AllreduceOptions& options = {});
+KOLO_API void allreduce(const Where& where, const at::Tensor& inout, const AllreduceOptions& options = {});
 inline void allreduce(const at::Tensor& inout, const AllreduceOptions& options = {}) {
   allreduce(current_context(), inout, options);
 }
-[[nodiscard]] KOLO_API TensorHandle allreduce_async(const Group& group, std::string_view name, const at::Tensor& inout,
-                                                    const AllreduceOptions& options = {});
-[[nodiscard]] inline TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout,
-                                                  const AllreduceOptions& options = {}) {
-  return allreduce_async(current_context(), name, inout, options);
+KOLO_API TensorHandle allreduce_async(const Where& where, const at::Tensor& inout,
+                                      const AllreduceOptions& options = {});
+inline TensorHandle allreduce_async(const at::Tensor& inout, const AllreduceOptions& options = {}) {
+  return allreduce_async(current_context(), inout, options);
 }
-KOLO_API void broadcast(const Group& group, const at::Tensor& inout, int root, const BroadcastOptions& options = {});
+KOLO_API void broadcast(const Where& where, const at::Tensor& inout, int root, const BroadcastOptions& options = {});
 inline void broadcast(const at::Tensor& inout, int root, const BroadcastOptions& options = {}) {
   broadcast(current_context(), inout, root, options);
 }
-[[nodiscard]] KOLO_API TensorHandle broadcast_async(const Group& group, std::string_view name, const at::Tensor& inout,
-                                                    int root, const BroadcastOptions& options = {});
-[[nodiscard]] inline TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
-                                                  const BroadcastOptions& options = {}) {
-  return broadcast_async(current_context(), name, inout, root, options);
+KOLO_API TensorHandle broadcast_async(const Where& where, const at::Tensor& inout, int root,
+                                      const BroadcastOptions& options = {});
+inline TensorHandle broadcast_async(const at::Tensor& inout, int root, const BroadcastOptions& options = {}) {
+  return broadcast_async(current_context(), inout, root, options);
 }
 /// All ranks' tensors, concatenated along the first dimension, in a new tensor.
-[[nodiscard]] KOLO_API at::Tensor allgather(const Group& group, const at::Tensor& in,
+[[nodiscard]] KOLO_API at::Tensor allgather(const Where& where, const at::Tensor& in,
                                             const AllgatherOptions& options = {});
 [[nodiscard]] inline at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options = {}) {
   return allgather(current_context(), in, options);
 }
 /// Sends some rows (of the first dimension) to every rank, as `kolo::alltoall`; returns the received rows in a new
 /// tensor.
-[[nodiscard]] KOLO_API at::Tensor alltoall(const Group& group, const at::Tensor& in,
-                                           Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
-[[nodiscard]] inline at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits = {},
+[[nodiscard]] KOLO_API at::Tensor alltoall(const Where& where, const at::Tensor& in, Splits splits = {},
+                                           const AlltoallOptions& options = {});
+[[nodiscard]] inline at::Tensor alltoall(const at::Tensor& in, Splits splits = {},
                                          const AlltoallOptions& options = {}) {
   return alltoall(current_context(), in, splits, options);
 }
 /// This rank's rows of allreduce's result, as `kolo::reduce_scatter`, in a new tensor.
-[[nodiscard]] KOLO_API at::Tensor reduce_scatter(const Group& group, const at::Tensor& in,
+[[nodiscard]] KOLO_API at::Tensor reduce_scatter(const Where& where, const at::Tensor& in,
                                                  const ReduceScatterOptions& options = {});
 [[nodiscard]] inline at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options = {}) {
   return reduce_scatter(current_context(), in, options);
@@ -548,5 +516,8 @@ class KOLO_API DistributedSampler : public torch::data::samplers::Sampler<> {
 };
 
 }  // namespace kolo::libtorch
+
+#undef KOLO_SETTER
+#undef KOLO_SETTER_TIMEOUT
 
 #endif  // KOLO_LIBTORCH_HPP

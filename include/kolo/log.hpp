@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include <kolo/detail/names.hpp>
 #include <kolo/export.hpp>
-#include <kolo/names.hpp>
 
 namespace kolo {
 

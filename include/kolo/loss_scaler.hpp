@@ -17,7 +17,8 @@
 #include <kolo/export.hpp>
 #include <kolo/optimizer_state.hpp>
 #include <kolo/types.hpp>
-#include <kolo/with.hpp>
+
+#include <kolo/detail/setters.hpp>  // behind all others
 
 namespace kolo {
 
@@ -77,5 +78,8 @@ class KOLO_API LossScaler {
 };
 
 }  // namespace kolo
+
+#undef KOLO_SETTER
+#undef KOLO_SETTER_TIMEOUT
 
 #endif  // KOLO_LOSS_SCALER_HPP

@@ -19,7 +19,8 @@
 #include <kolo/optimizer_state.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
-#include <kolo/with.hpp>
+
+#include <kolo/detail/setters.hpp>  // behind all others
 
 namespace kolo {
 
@@ -153,5 +154,8 @@ class KOLO_API AdamW {
 };
 
 }  // namespace kolo
+
+#undef KOLO_SETTER
+#undef KOLO_SETTER_TIMEOUT
 
 #endif  // KOLO_OPTIMIZERS_HPP

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Options of calls. New fields are only appended. The setters `with_...` (kolo/with.hpp) can be chained, because C++17
+/// Options of calls. New fields are only appended. The setters `with_...` can be chained, because C++17
 /// has no designated initialisers.
 #ifndef KOLO_OPTIONS_HPP
 #define KOLO_OPTIONS_HPP
@@ -16,7 +16,8 @@
 #include <kolo/log.hpp>
 #include <kolo/store.hpp>
 #include <kolo/types.hpp>
-#include <kolo/with.hpp>
+
+#include <kolo/detail/setters.hpp>  // behind all others
 
 namespace kolo {
 
@@ -160,5 +161,8 @@ struct SendRecvOptions {
 };
 
 }  // namespace kolo
+
+#undef KOLO_SETTER
+#undef KOLO_SETTER_TIMEOUT
 
 #endif  // KOLO_OPTIONS_HPP

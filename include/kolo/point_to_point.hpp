@@ -62,7 +62,7 @@ struct Received {
 
 /// A receive under way.
 template <>
-class KOLO_API Future<Received> : public Handle {
+class KOLO_RESULT Future<Received> : public Handle {
  public:
   using Handle::Handle;
   /// For the handle of a receive.
@@ -89,7 +89,7 @@ struct Transfer {
 /// Waits for all; returns what was received.
 KOLO_API Received run(const Group& group, const Transfer& transfer);
 /// Of one message.
-[[nodiscard]] KOLO_API Handle start(const Group& group, const Transfer& transfer);
+KOLO_API Handle start(const Group& group, const Transfer& transfer);
 }  // namespace detail
 
 /// Sends a tensor of any shape and element type to a rank of the group; `tag` is not negative, and `to` may be this
@@ -103,11 +103,11 @@ inline void send(ConstTensorView tensor, int to, int tag = 0, const SendOptions&
   send(current_context(), tensor, to, tag, options);
 }
 /// Starts a send. The handle is done when the memory may be used again; `wait` throws the message's errors.
-[[nodiscard]] inline Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag = 0,
-                                       const SendOptions& options = {}) {
+inline Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag = 0,
+                         const SendOptions& options = {}) {
   return detail::start(group, {&tensor, to, tag, nullptr, any_rank, any_tag, options.timeout});
 }
-[[nodiscard]] inline Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
+inline Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {}) {
   return send_async(current_context(), tensor, to, tag, options);
 }
 
@@ -121,12 +121,12 @@ inline Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, 
   return recv(current_context(), tensor, from, tag, options);
 }
 /// Starts a receive. Receives get messages in the order in which they were started.
-[[nodiscard]] inline Future<Received> recv_async(const Group& group, TensorView tensor, int from = any_rank,
-                                                 int tag = any_tag, const RecvOptions& options = {}) {
+inline Future<Received> recv_async(const Group& group, TensorView tensor, int from = any_rank, int tag = any_tag,
+                                   const RecvOptions& options = {}) {
   return Future<Received>(detail::start(group, {nullptr, 0, 0, &tensor, from, tag, options.timeout}));
 }
-[[nodiscard]] inline Future<Received> recv_async(TensorView tensor, int from = any_rank, int tag = any_tag,
-                                                 const RecvOptions& options = {}) {
+inline Future<Received> recv_async(TensorView tensor, int from = any_rank, int tag = any_tag,
+                                   const RecvOptions& options = {}) {
   return recv_async(current_context(), tensor, from, tag, options);
 }
 

@@ -10,7 +10,8 @@
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
-#include <kolo/with.hpp>
+
+#include <kolo/detail/setters.hpp>  // behind all others
 
 namespace kolo {
 
@@ -60,5 +61,8 @@ class KOLO_API DistributedSampler {
 };
 
 }  // namespace kolo
+
+#undef KOLO_SETTER
+#undef KOLO_SETTER_TIMEOUT
 
 #endif  // KOLO_SAMPLER_HPP

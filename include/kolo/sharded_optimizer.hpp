@@ -22,13 +22,15 @@
 #include <vector>
 
 #include <kolo/context.hpp>
+#include <kolo/detail/parameter_shards.hpp>
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/export.hpp>
 #include <kolo/loss_scaler.hpp>
 #include <kolo/optimizer_state.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
-#include <kolo/with.hpp>
+
+#include <kolo/detail/setters.hpp>  // behind all others
 
 namespace kolo {
 
@@ -57,55 +59,6 @@ struct ShardedOptimizerOptions {
   KOLO_SETTER(ShardedOptimizerOptions, std::function<void(const TensorView& from, const TensorView& to)>, cast)
 };
 
-/// The part of a `ShardedOptimizer` that knows no optimizer: gradients come in as pieces, and values go out. Use it to
-/// wrap another library's. The rules of `GradientReducer` apply, also to a destruction while values are under way.
-class KOLO_API ParameterShards {
- public:
-  /// Throws `Error` as `GradientReducer` does, unsupported if a parameter with a gradient is not in memory of the CPU,
-  /// and invalid_argument for a stage that is not 0, 1 or 2, and for a max_norm that is not more than 0 or gradients
-  /// that are neither float32 nor float64 with one.
-  ParameterShards(const Group& group, Span<const Parameter> parameters, const ShardedOptimizerOptions& options);
-  ParameterShards(ParameterShards&&) noexcept;
-  ParameterShards& operator=(ParameterShards&&) noexcept;
-  ~ParameterShards();
-
-  /// This rank's piece of each parameter that has a gradient, in the order of the list: value and gradient in one row,
-  /// under the parameter's name. Where a parameter has fewer elements than there are ranks, some have none of it; such
-  /// a piece is left out. In stage 0 the whole parameters.
-  [[nodiscard]] Span<const Parameter> pieces() const;
-  /// The pieces' places in the parameters' memory, in the same order: with `cast`, pieces of 16 bits are elsewhere.
-  /// In stage 0 `GradientReducer::places`.
-  [[nodiscard]] Span<const Parameter> places() const;
-  /// What `GradientReducer::state` says, and the copies in float32, "master/<parameter>"; none without `cast`.
-  [[nodiscard]] std::vector<ConstNamedView> state() const;
-  /// Where a load writes both (kolo/optimizer_state.hpp).
-  [[nodiscard]] std::vector<NamedView> begin_load();
-  void end_load();
-  /// Gradients arrive in `pieces()`.
-  [[nodiscard]] GradientReducer& reducer() const;
-  /// Zeroes all gradients; between the micro-steps of one step it does nothing.
-  void zero_grad();
-  /// After the reduction, before the optimizer's own step: waits for the last step's values, compares them over the
-  /// ranks if KOLO_CHECK_REPLICAS says so, divides the gradients by `scale`, where it is given, and clips. Returns
-  /// whether the optimizer is to step: not if a gradient of any rank was infinite or no number while there is a scale
-  /// or a `max_norm`.
-  [[nodiscard]] bool before_step(std::optional<double> scale = std::nullopt);
-  /// After the optimizer's own step: gives the other ranks this rank's values, and ends the step. Waits for theirs, but
-  /// with `gather_late`.
-  void after_step();
-  /// In place of the optimizer's own step and `after_step`.
-  void skip_step();
-  /// See `ShardedOptimizer`.
-  void wait_parameter(std::size_t index);
-  void wait_parameters();
-  [[nodiscard]] std::optional<double> norm() const;
-
- private:
-  struct Impl;
-  [[nodiscard]] Impl& impl() const;
-  std::unique_ptr<Impl> impl_;
-};
-
 /// An optimizer whose state is shared among the ranks of a group. Every rank makes one at the same place, over the same
 /// parameters, after the broadcast: all ranks must hold the same values, which is compared once, in the first step
 /// before anything is changed. It is used as `DistributedOptimizer` is, and
@@ -113,7 +66,7 @@ class KOLO_API ParameterShards {
 /// `DistributedOptimizer` around the same optimizer (without `max_norm`, whose sum has another order).
 ///
 /// What differs:
-/// - The optimizer is made by a function from this rank's pieces (`ParameterShards::pieces`). It must work element by
+/// - The optimizer is made by a function from this rank's pieces (`pieces()`). It must work element by
 ///   element, as SGD, Adam and AdamW do: it sees a piece of each tensor, in one row.
 /// - After a reduction a rank has its own pieces of the gradients; the rest of their memory is undefined. So clip by
 ///   `max_norm`.
@@ -123,7 +76,9 @@ template <class Optimizer>
 class ShardedOptimizer {
  public:
   /// `make` gets a `Span<const Parameter>` and returns the optimizer. Uses the calling thread's context of now, also
-  /// later. Throws `Error` as `ParameterShards`, and what `make` throws.
+  /// later. Throws `Error` as `DistributedOptimizer`; unsupported if a parameter with a gradient is not in memory of
+  /// the CPU; invalid_argument for a stage that is not 0, 1 or 2, and for a max_norm that is not more than 0 or
+  /// gradients that are neither float32 nor float64 with one; and what `make` throws.
   template <class Make>
   ShardedOptimizer(Span<const Parameter> parameters, const Make& make, const ShardedOptimizerOptions& options = {})
       : ShardedOptimizer(current_context(), parameters, make, options) {}
@@ -176,11 +131,15 @@ class ShardedOptimizer {
   [[nodiscard]] std::optional<double> norm() const { return shards_.norm(); }
   /// The optimizer over this rank's pieces: to change its learning rate, or to save its state.
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
-  /// This rank's pieces, which `optimizer()` steps.
+  /// This rank's pieces, which `optimizer()` steps: of each parameter that has a gradient, in the order of the list,
+  /// value and gradient in one row, under the parameter's name. Where a parameter has fewer elements than there are
+  /// ranks, some have none of it; such a piece is left out. In stage 0 the whole parameters.
   [[nodiscard]] Span<const Parameter> pieces() const { return shards_.pieces(); }
-  /// See `ParameterShards`.
+  /// The pieces' places in the parameters' memory, in the same order: with `cast`, pieces of 16 bits are elsewhere. In
+  /// stage 0 `DistributedOptimizer::places`.
   [[nodiscard]] Span<const Parameter> places() const { return shards_.places(); }
-  /// For checkpoints: waits for all values; the optimizer's state (`optimizer().state()`) and `ParameterShards::state`.
+  /// For checkpoints: waits for all values; the optimizer's state (`optimizer().state()`), what
+  /// `DistributedOptimizer::state` adds, and the copies in float32, "master/<parameter>", where there is `cast`.
   [[nodiscard]] std::vector<ConstNamedView> state() {
     shards_.wait_parameters();
     return detail::joined(detail::state_of(optimizer_, 0), shards_.state());
@@ -208,7 +167,7 @@ class ShardedOptimizer {
     return true;
   }
 
-  ParameterShards shards_;
+  detail::ParameterShards shards_;
   Optimizer optimizer_;
 };
 
@@ -226,5 +185,8 @@ ShardedOptimizer(const Group&, Span<const Parameter>, const Make&, const Sharded
     -> ShardedOptimizer<std::decay_t<std::invoke_result_t<const Make&, Span<const Parameter>>>>;
 
 }  // namespace kolo
+
+#undef KOLO_SETTER
+#undef KOLO_SETTER_TIMEOUT
 
 #endif  // KOLO_SHARDED_OPTIMIZER_HPP

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <kolo/detail/names.hpp>
 #include <kolo/export.hpp>
-#include <kolo/names.hpp>
 
 namespace kolo {
 
@@ -356,6 +356,9 @@ ConstTensorView const_view(const Container& container) {
 template <class Container, class = std::enable_if_t<detail::owns_elements<Container>>>
 ConstTensorView const_view(Container&&) = delete;  // an asynchronous call outlives it: keep it in a variable
 
+/// How many rows (of the first dimension) go to each rank.
+using Splits = Span<const std::int64_t>;
+
 /// One member of a grouped call.
 struct NamedView {
   std::string name;
@@ -363,7 +366,7 @@ struct NamedView {
 };
 
 /// A result that owns its memory (on the CPU, 64-byte aligned). Move-only.
-class KOLO_API Tensor {
+class KOLO_RESULT Tensor {
  public:
   Tensor() noexcept = default;
   /// Uninitialised memory of the given type and shape. Throws `std::bad_alloc`.
@@ -399,7 +402,7 @@ class KOLO_API Tensor {
 };
 
 /// The result of a collective that allocates it.
-struct CallResult {
+struct [[nodiscard]] CallResult {
   Tensor output;
   std::vector<std::int64_t> received_splits;  ///< only for an alltoall: how many rows came from each rank
 };

@@ -120,7 +120,7 @@ std::string quoted_name(std::string_view name) { return base::quoted(name); }
 void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries) {
   const std::string text = encode_entries(entries);
   const Digest mine{base::hash_string(text), text.size(), static_cast<std::uint64_t>(rank(group))};
-  const Tensor gathered = allgather(group, caller, const_view(mine.data(), Shape{1, 3}));
+  const Tensor gathered = allgather({group, caller}, const_view(mine.data(), Shape{1, 3}));
   const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
   bool equal = true;
   for (std::size_t i = 0; i < all.size(); i += 3) {
@@ -129,7 +129,7 @@ void check_agreement(const Group& group, std::string_view caller, const std::vec
   if (equal) return;  // the same decision on every rank: either all lists are equal, or two differ
 
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
-  const Tensor texts = allgather(group, std::string(caller) + " (entries)", const_view(bytes, text.size()));
+  const Tensor texts = allgather({group, std::string(caller) + " (entries)"}, const_view(bytes, text.size()));
   std::string_view rest(static_cast<const char*>(texts.data()), static_cast<std::size_t>(texts.elements()));
   std::vector<List> lists;
   for (std::size_t i = 0; i < all.size(); i += 3) {

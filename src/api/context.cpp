@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/access.hpp"
 #include "api/assemble.hpp"
 #include "api/bootstrap_holder.hpp"
 #include "api/context_impl.hpp"
@@ -43,7 +44,7 @@ class Process {
     // Ended, but not destroyed: a thread other than the one that called exit may be inside a call, or make one later.
     static Context* kept = nullptr;
     kept = release().release();
-    if (kept != nullptr) end(kept->impl(), {}, status != 0);
+    if (kept != nullptr) end(api::impl_of(*kept), {}, status != 0);
     for (const auto& impl : left_open_) end(*impl, {}, status != 0);
     launcher_.end(patience_, status);
   }
@@ -167,7 +168,7 @@ bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
 
 /// The timeline of KOLO_TIMELINE, and the file of KOLO_METRICS_FILE. A job goes on without them.
 void begin_looking(Context& context) noexcept {
-  detail::ContextImpl& impl = context.impl();
+  detail::ContextImpl& impl = api::impl_of(context);
   impl.begin_metrics();
   const engine::Engine& engine = impl.engine();
   if (engine.settings().timeline.empty()) return;
@@ -197,37 +198,40 @@ Bootstrap::Bootstrap(std::unique_ptr<detail::BootstrapHolder> holder) noexcept :
 Bootstrap::Bootstrap(Bootstrap&&) noexcept = default;
 Bootstrap& Bootstrap::operator=(Bootstrap&&) noexcept = default;
 Bootstrap::~Bootstrap() = default;
-std::unique_ptr<detail::BootstrapHolder> Bootstrap::release() noexcept { return std::move(holder_); }
+std::unique_ptr<detail::BootstrapHolder> api::holder_of(Bootstrap bootstrap) noexcept {
+  return std::move(detail::Access::holder(bootstrap));
+}
 
 // ---------------------------------------------------------------- Group
 
 Group::Group(std::shared_ptr<detail::ContextImpl> context, std::shared_ptr<detail::Membership> membership) noexcept
     : context_(std::move(context)), membership_(std::move(membership)) {}
 
-detail::ContextImpl& Group::impl() const {
-  if (!context_) throw Error(ErrorCode::not_initialized, "this context was moved from");
-  if (context_->is_inherited()) api::throw_inherited();
-  if (context_->dissolved()) {
+detail::ContextImpl& detail::Access::impl(const Group& group) {
+  if (!group.context_) throw Error(ErrorCode::not_initialized, "this context was moved from");
+  if (group.context_->is_inherited()) api::throw_inherited();
+  if (group.context_->dissolved()) {
     throw Error(ErrorCode::not_initialized, "the context of this group is gone: it was destroyed, or shut down by "
                                             "kolo::shutdown; take a group of the context that is there now");
   }
-  return *context_;
+  return *group.context_;
 }
 
-detail::GroupParts Group::parts() const {
-  engine::Engine& engine = impl().engine();
-  if (membership_ == nullptr) return {engine, *engine.world()};
-  if (membership_->state() == nullptr) {
+detail::GroupParts detail::Access::parts(const Group& group) {
+  engine::Engine& engine = impl(group).engine();
+  if (group.membership_ == nullptr) return {engine, *engine.world()};
+  if (group.membership_->state() == nullptr) {
     throw Error(ErrorCode::invalid_argument,
                 "this rank is no member of the group: it asked Group::split for none (kNoGroup)");
   }
-  return {engine, *membership_->state()};
+  return {engine, *group.membership_->state()};
 }
 
-engine::SetState& Group::set() const { return parts().set; }
+detail::GroupParts api::parts_of(const Group& group) { return detail::Access::parts(group); }
+engine::SetState& api::set_of(const Group& group) { return parts_of(group).set; }
 
-int rank(const Group& group) { return group.set().topology.rank; }
-int size(const Group& group) { return group.set().topology.size; }
+int rank(const Group& group) { return api::set_of(group).topology.rank; }
+int size(const Group& group) { return api::set_of(group).topology.size; }
 
 // ---------------------------------------------------------------- Context
 
@@ -269,7 +273,7 @@ Context Context::alone(const Options& options) { return Context(Bootstrap(api::s
 
 Context::Context(Bootstrap bootstrap, const Options& options)
     : world_(std::shared_ptr<detail::ContextImpl>()), exceptions_at_birth_(std::uncaught_exceptions()) {
-  const std::unique_ptr<detail::BootstrapHolder> holder = bootstrap.release();
+  const std::unique_ptr<detail::BootstrapHolder> holder = api::holder_of(std::move(bootstrap));
   if (!holder || !holder->bootstrap) {
     throw Error(ErrorCode::invalid_argument, "this bootstrap has made a context already; make another one");
   }
@@ -299,11 +303,9 @@ Context::~Context() {
   end_by_destructor(std::move(world_.context_), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
 }
 
-detail::ContextImpl& Context::impl() const { return world_.impl(); }
-
 void Context::shutdown() {
   if (!world_.context_) return;
-  detail::ContextImpl& its = impl();
+  detail::ContextImpl& its = api::impl_of(*this);
   its.engine().check_may_shut_down();
   its.end_metrics();
   its.engine().shutdown();
@@ -313,19 +315,19 @@ void Context::shutdown() {
 }
 
 void Context::abandon(const std::string& reason) {
-  engine::Engine& engine = impl().engine();
+  engine::Engine& engine = api::impl_of(*this).engine();
   engine.check_may_shut_down();
-  impl().end_metrics();
+  api::impl_of(*this).end_metrics();
   engine.abandon(ErrorCode::user_exception, reason);
 }
 
-int Context::rank() const { return impl().engine().topology().rank; }
-int Context::size() const { return impl().engine().topology().size; }
-int Context::local_rank() const { return impl().engine().topology().local_rank; }
-int Context::local_size() const { return impl().engine().topology().local_size(); }
-int Context::cross_rank() const { return impl().engine().topology().cross_rank(); }
-int Context::cross_size() const { return impl().engine().topology().cross_size(); }
-bool Context::is_homogeneous() const { return impl().engine().topology().is_homogeneous(); }
+int Context::rank() const { return api::impl_of(*this).engine().topology().rank; }
+int Context::size() const { return api::impl_of(*this).engine().topology().size; }
+int Context::local_rank() const { return api::impl_of(*this).engine().topology().local_rank; }
+int Context::local_size() const { return api::impl_of(*this).engine().topology().local_size(); }
+int Context::cross_rank() const { return api::impl_of(*this).engine().topology().cross_rank(); }
+int Context::cross_size() const { return api::impl_of(*this).engine().topology().cross_size(); }
+bool Context::is_homogeneous() const { return api::impl_of(*this).engine().topology().is_homogeneous(); }
 
 // ---------------------------------------------------------------- the default one
 
@@ -347,8 +349,8 @@ void shutdown() {
     throw Error(ErrorCode::invalid_argument, "kolo::shutdown: this thread's context is that of run_local or of a "
                                              "ContextGuard, and not init's; whoever made it shuts it down");
   }
-  if (const Context* const context = process().context()) context->impl().engine().check_may_shut_down();
-  if (const std::unique_ptr<Context> context = process().release()) process().end(context->impl(), {});
+  if (const Context* const context = process().context()) api::impl_of(*context).engine().check_may_shut_down();
+  if (const std::unique_ptr<Context> context = process().release()) process().end(api::impl_of(*context), {});
 }
 
 bool is_initialized() noexcept { return find_context() != nullptr; }
@@ -373,10 +375,10 @@ Session::~Session() {
   if (!owner_) return;
   if (const Context* const context = process().context()) {
     if (process().is_inherited()) return;
-    if (stays_open(context->impl(), "kolo::Session")) return;
+    if (stays_open(api::impl_of(*context), "kolo::Session")) return;
   }
   if (const std::unique_ptr<Context> context = process().release()) {
-    process().end(context->impl(), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
+    process().end(api::impl_of(*context), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
   }
 }
 

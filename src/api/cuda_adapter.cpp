@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
 #include "base/log.hpp"
@@ -17,7 +18,7 @@
 namespace kolo::cuda {
 
 int bind(const Group& group) {
-  data::DeviceBackend* const backend = group.impl().engine().device();
+  data::DeviceBackend* const backend = api::impl_of(group).engine().device();
   const int device = backend->bind();
   set_current_device(device);
   return device;

@@ -12,6 +12,7 @@
 #include <kolo/collectives.hpp>
 #include <kolo/error.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "base/mutex.hpp"
@@ -28,7 +29,7 @@ constexpr std::size_t kMost = std::size_t{1} << 47;
 
 /// A rank's name in messages.
 std::string name_of(const Group& group, std::size_t rank) {
-  return "rank " + std::to_string(group.set().members[rank]);
+  return "rank " + std::to_string(api::set_of(group).members[rank]);
 }
 
 /// A part of the names of the arena's collectives, and, escaped, the beginning of its messages.
@@ -37,8 +38,8 @@ std::string subject(const std::string& name) { return "GradientArena(" + name + 
 /// Exchanges bytes through collectives of this name, with the usual deadlines and errors.
 std::vector<std::string> meet(const Group& group, const std::string& name, const std::string& mine) {
   const auto length = static_cast<std::int64_t>(mine.size());
-  const Tensor lengths = allgather(group, name + " lengths", ConstTensorView(&length, DType::int64, Shape{1}));
-  const Tensor all = allgather(group, name, ConstTensorView(mine.data(), DType::uint8, Shape{length}));
+  const Tensor lengths = allgather({group, name + " lengths"}, ConstTensorView(&length, DType::int64, Shape{1}));
+  const Tensor all = allgather({group, name}, ConstTensorView(mine.data(), DType::uint8, Shape{length}));
   std::vector<std::string> result;
   const auto* next = static_cast<const char*>(all.data());
   for (const std::int64_t one : lengths.as<std::int64_t>()) {
@@ -61,7 +62,7 @@ std::vector<Wish> gather(const Group& group, const std::string& name, const Wish
   std::vector<std::uint64_t> numbers{mine.serial, mine.bytes, mine.kind, mine.retired.size(), mine.taken.size()};
   numbers.insert(numbers.end(), mine.retired.begin(), mine.retired.end());
   numbers.insert(numbers.end(), mine.taken.begin(), mine.taken.end());
-  const Tensor gathered = allgather(group, name, const_view(numbers));
+  const Tensor gathered = allgather({group, name}, const_view(numbers));
   std::vector<Wish> all;
   const Span<const std::uint64_t> words = gathered.as<std::uint64_t>();
   for (const std::uint64_t* at = words.begin(); at != words.end();) {
@@ -119,7 +120,7 @@ class Reservation {
  private:
   /// False, on all ranks, if one has taken the number meanwhile for an arena with other ranks.
   bool try_to_reserve(const Group& group, const std::string& name, std::size_t bytes, DeviceKind kind) {
-    const std::vector<int>& members = group.set().members;
+    const std::vector<int>& members = api::set_of(group).members;
     Wish mine{0, bytes, static_cast<std::uint64_t>(kind), regions_->retired(), regions_->taken()};
     if (rank(group) == 0) mine.serial = regions_->new_serial(members.front());
     const std::vector<Wish> all = gather(group, name, mine);
@@ -178,17 +179,17 @@ class Memory {
 class HostMemory final : public Memory {
  public:
   HostMemory(const Group& group, const std::string& name, std::size_t bytes)
-      : engine_(group.impl().shared_engine()), regions_(group.impl().regions()) {
+      : engine_(api::impl_of(group).shared_engine()), regions_(api::impl_of(group).regions()) {
     const Reservation reservation(group, regions_, name, bytes, DeviceKind::cpu);
-    const std::vector<int>& members = group.set().members;
-    region_ = group.impl().link().share(
-        transport::Sharers::of(group.impl().engine().topology(), members), bytes,
+    const std::vector<int>& members = api::set_of(group).members;
+    region_ = api::impl_of(group).link().share(
+        transport::Sharers::of(api::impl_of(group).engine().topology(), members), bytes,
         [&](const std::string& mine) { return meet(group, name + " handover", mine); },
-        [&] { group.impl().engine().check_usable(); });
+        [&] { api::impl_of(group).engine().check_usable(); });
     id_ = reservation.id();
     regions_->add(id_, region_, members);
     // No rank uses the region before all have added it.
-    barrier_async(group, name + " ready").wait();
+    barrier_async({group, name + " ready"}).wait();
   }
   ~HostMemory() override {
     const std::shared_ptr<engine::Engine> engine = engine_.lock();
@@ -213,15 +214,15 @@ class HostMemory final : public Memory {
 class DeviceMemory final : public Memory {
  public:
   DeviceMemory(const Group& group, const std::string& name, std::size_t bytes, Device device)
-      : engine_(group.impl().shared_engine()), regions_(group.impl().regions()) {
+      : engine_(api::impl_of(group).shared_engine()), regions_(api::impl_of(group).regions()) {
     const Reservation reservation(group, regions_, name, bytes, device.kind);
     fail_together(group, name, "device", why_unusable(group, device));
-    data::DeviceBackend& backend = *group.impl().engine().device();
-    region_ = backend.ask_region(reservation.id().number, bytes, group.set().members);
+    data::DeviceBackend& backend = *api::impl_of(group).engine().device();
+    region_ = backend.ask_region(reservation.id().number, bytes, api::set_of(group).members);
     Status problem;
     try {
       // An empty all-reduce wakes the thread that gives work to the device.
-      allreduce_async(group, name + " memory", TensorView(nullptr, DType::uint8, Shape{0}, device)).wait();
+      allreduce_async({group, name + " memory"}, TensorView(nullptr, DType::uint8, Shape{0}, device)).wait();
       data_ = region_->memory();
     } catch (const Error& error) {
       problem = error.status();
@@ -233,7 +234,7 @@ class DeviceMemory final : public Memory {
       throw;
     }
     id_ = reservation.id();
-    regions_->add(id_, nullptr, group.set().members);
+    regions_->add(id_, nullptr, api::set_of(group).members);
   }
   ~DeviceMemory() override {
     const std::shared_ptr<engine::Engine> engine = engine_.lock();
@@ -252,7 +253,7 @@ class DeviceMemory final : public Memory {
 
  private:
   static Status why_unusable(const Group& group, Device device) {
-    data::DeviceBackend* const backend = group.impl().engine().device();
+    data::DeviceBackend* const backend = api::impl_of(group).engine().device();
     if (backend == nullptr) {
       return {ErrorCode::unsupported, "no CUDA device can be used: this build has no CUDA part"};
     }

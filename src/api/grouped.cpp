@@ -11,6 +11,7 @@
 
 #include <kolo/call.hpp>
 
+#include "api/access.hpp"
 #include "api/request.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
@@ -47,8 +48,8 @@ void check_memory(std::string_view name, Span<const Call> calls) {
       uses.push_back({static_cast<const std::byte*>(view->data()), view->bytes(), written, call});
   };
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    add(calls[i].parts().input, false, i);
-    add(calls[i].parts().output, true, i);
+    add(parts_of(calls[i]).input, false, i);
+    add(parts_of(calls[i]).output, true, i);
   }
   const std::less<> before;
   std::sort(uses.begin(), uses.end(), [&](const Use& a, const Use& b) { return before(a.begin, b.begin); });
@@ -107,7 +108,7 @@ void append(Request& group, Request other) {
 Request make_grouped_request(const engine::SetState& set, std::string_view name, Span<const Call> calls) {
   check_name(name);
   if (calls.empty()) refuse_group(name, "it has no calls; give at least one");
-  for (std::size_t i = 0; i < calls.size(); ++i) check_kind(name, calls[i].parts(), i);
+  for (std::size_t i = 0; i < calls.size(); ++i) check_kind(name, parts_of(calls[i]), i);
   check_memory(name, calls);
   Request whole = make_request(set, name, calls[0]);
   const core::Signature common = without_tensors(whole.signature);

@@ -14,6 +14,7 @@
 #include <kolo/collectives.hpp>
 #include <kolo/error.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/submit.hpp"
@@ -67,8 +68,8 @@ Tensor gather_words(const Group& group, const ConstTensorView& own) {
 }  // namespace
 
 Group Group::of(const Group& parent, const std::vector<int>& ranks, const std::string& name) {
-  const std::shared_ptr<engine::Engine>& engine = parent.impl().shared_engine();
-  engine::SetStatePtr state = engine->submitter().make_set(checked_members(parent.set(), ranks), name);
+  const std::shared_ptr<engine::Engine>& engine = api::impl_of(parent).shared_engine();
+  engine::SetStatePtr state = engine->submitter().make_set(checked_members(api::set_of(parent), ranks), name);
   return Group(parent.context_, std::make_shared<detail::Membership>(engine, std::move(state)));
 }
 
@@ -101,6 +102,6 @@ Group Group::split(int color, int key) const {
 
 bool Group::is_member() const noexcept { return membership_ == nullptr || membership_->state() != nullptr; }
 
-std::vector<int> Group::members() const { return set().members; }
+std::vector<int> Group::members() const { return api::set_of(*this).members; }
 
 }  // namespace kolo

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kolo/info.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/info.hpp"
 #include "api/launch.hpp"
@@ -66,7 +67,7 @@ BuildInfo built_with() {
 
 std::vector<Setting> settings(const Group& group) {
   std::vector<Setting> result;
-  for (const base::SettingReport& one : base::report(group.impl().engine().settings())) {
+  for (const base::SettingReport& one : base::report(api::impl_of(group).engine().settings())) {
     std::string source(base::to_string(one.source));
     if (one.source == base::SettingSource::alias) source = one.alias;
     result.push_back({one.name, one.value, one.default_value, source, one.range, one.help});
@@ -77,12 +78,12 @@ std::vector<Setting> settings(const Group& group) {
 std::vector<std::string> explain_start(const Options& options) { return api::explain_start(options); }
 
 std::string describe(const Group& group) {
-  const engine::Engine& engine = group.impl().engine();
+  const engine::Engine& engine = api::impl_of(group).engine();
   const core::Topology& topology = engine.topology();
-  const std::string& carrier = group.impl().describe_carrier();
+  const std::string& carrier = api::impl_of(group).describe_carrier();
   base::Text text;
   text << "Kolo " << version() << ", rank " << topology.rank << " of " << topology.size << "\n"
-       << "bootstrap: " << group.impl().describe_bootstrap() << "\n"
+       << "bootstrap: " << api::impl_of(group).describe_bootstrap() << "\n"
        << "place: local rank " << topology.local_rank << " of " << topology.local_size() << " on node " << topology.node
        << " of " << topology.node_count() << "\n"
        << describe_nodes(topology)  //
@@ -90,12 +91,12 @@ std::string describe(const Group& group) {
        << (carrier.empty() ? "" : "between nodes: " + carrier + "\n")  //
        << "CPU backend: " << engine.world()->plane << "\n"
        << "routes inside a node, as KOLO_ROUTES gives them; slots take the rest:\n"
-       << group.impl().describe_routes();
+       << api::impl_of(group).describe_routes();
   if (engine.device() != nullptr) text << "CUDA backend: " << engine.device()->describe() << "\n";
   return text.str();
 }
 
-Metrics metrics(const Group& group) { return api::metrics_of(group.impl().engine()); }
+Metrics metrics(const Group& group) { return api::metrics_of(api::impl_of(group).engine()); }
 
 Metrics api::metrics_of(engine::Engine& engine) {
   Metrics metrics = engine.metrics();

@@ -6,7 +6,9 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/error.hpp>
+#include <kolo/join.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
 #include "engine/engine.hpp"
@@ -19,7 +21,7 @@ Future<int> start_join(const Group& group, const JoinOptions& options, bool wait
     throw Error(ErrorCode::invalid_argument, "join: its timeout is " + std::to_string(options.timeout->count()) +
                                                  " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
   }
-  const auto [engine, set] = group.parts();
+  const auto [engine, set] = api::parts_of(group);
   return Future<int>(engine.submitter().join(set, options.counts_in_averages, options.timeout, waits));
 }
 
@@ -34,7 +36,7 @@ int Future<int>::get() {
 }
 
 void end_step(const Group& group) {
-  const auto [engine, set] = group.parts();
+  const auto [engine, set] = api::parts_of(group);
   engine.submitter().end_step(set.number);
 }
 

@@ -12,6 +12,7 @@
 #include <kolo/error.hpp>
 #include <kolo/objects.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "base/clock.hpp"
 #include "base/fields.hpp"
@@ -79,7 +80,7 @@ void take_part(Context& context, const std::function<void()>& part) {
 }  // namespace
 
 void start_timeline(Context& context, const std::string& path) {
-  detail::ContextImpl& impl = context.impl();
+  detail::ContextImpl& impl = api::impl_of(context);
   const engine::Engine& engine = impl.engine();
   const int rank = engine.topology().rank;
   const std::vector<int>& machines = impl.machines();
@@ -105,7 +106,7 @@ void start_timeline(Context& context, const std::string& path) {
   impl.set_timeline(std::move(started));
 }
 
-void stop_timeline(Context& context) { context.impl().set_timeline(nullptr); }
+void stop_timeline(Context& context) { api::impl_of(context).set_timeline(nullptr); }
 
 void write_flight_records(const std::string& to, const std::string& directory) {
   const why::Job job = why::find_job(directory, base::process_environment());

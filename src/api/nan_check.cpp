@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "api/access.hpp"
 #include "api/checks.hpp"
 #include "api/request.hpp"
 #include "core/collectives.hpp"
@@ -99,7 +100,7 @@ void refuse_nan(const engine::Engine& engine, core::CollectiveKind kind, std::st
 
 void refuse_nan(const engine::Engine& engine, std::string_view name, const detail::CallParts& call) {
   if (call.calls) {
-    for (const Call& one : *call.calls) refuse_nan(engine, name, one.parts());
+    for (const Call& one : *call.calls) refuse_nan(engine, name, parts_of(one));
   } else if (call.members) {
     for (const NamedView& member : *call.members) refuse_nan(engine, call.kind, member.name, member.view);
   } else if (core::traits_of(call.kind).reduces) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
 #include "core/dtype.hpp"
@@ -224,7 +225,7 @@ Received send_and_receive(const detail::GroupParts& parts, const detail::Transfe
 }  // namespace
 
 Received detail::run(const Group& group, const Transfer& transfer) {
-  const GroupParts parts = group.parts();
+  const GroupParts parts = api::parts_of(group);
   if (transfer.received == nullptr) {
     Message message = send_of("send", parts.set, transfer);
     transfer_one("send", parts, message, *transfer.sent, transfer.timeout);
@@ -237,7 +238,7 @@ Received detail::run(const Group& group, const Transfer& transfer) {
 }
 
 Handle detail::start(const Group& group, const Transfer& transfer) {
-  const GroupParts parts = group.parts();
+  const GroupParts parts = api::parts_of(group);
   if (transfer.sent != nullptr) {
     return Handle(
         submit("send_async", parts, send_of("send_async", parts.set, transfer), *transfer.sent, transfer.timeout));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <kolo/call.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/nan_check.hpp"
@@ -27,10 +29,10 @@ std::vector<detail::OutputPlan> plans_of(const api::Request& request) {
 class Prepared::Impl {
  public:
   Impl(const Group& group, std::string_view name, api::Request request)
-      : group_(group), engine_(group.impl().shared_engine()),
-        signature_(group.set().names.share(std::move(request.signature))), buffers_(std::move(request.buffers)),
+      : group_(group), engine_(api::impl_of(group).shared_engine()),
+        signature_(api::set_of(group).names.share(std::move(request.signature))), buffers_(std::move(request.buffers)),
         plans_(plans_of(request)), splits_(std::move(request.outputs.splits)), timeout_(request.timeout),
-        device_(request.device), streams_(std::move(request.streams)), entry_(group.set().names.hold(name)) {}
+        device_(request.device), streams_(std::move(request.streams)), entry_(api::set_of(group).names.hold(name)) {}
   ~Impl() {
     if (origin_.is_here()) {
       entry_.table.release(entry_);
@@ -117,11 +119,13 @@ Handle Prepared::start() {
   return impl_->start();
 }
 
-Prepared prepare(const Group& group, std::string_view name, const Call& call) {
+Prepared prepare(const Where& where, const Call& call) {
+  const Group& group = where.group();
+  const std::string_view name = where.name().value_or("");
   api::check_name(name);
-  const detail::GroupParts parts = group.parts();
-  if (call.parts().owns_result) {
-    api::refuse(call.parts().kind, name,
+  const detail::GroupParts parts = api::parts_of(group);
+  if (api::parts_of(call).owns_result) {
+    api::refuse(api::parts_of(call).kind, name,
                 "it owns its result, which a prepared request cannot; use the call with _into, and give the output");
   }
   api::Request request = api::make_request(parts.set, name, call);

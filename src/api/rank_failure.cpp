@@ -5,6 +5,7 @@
 
 #include <kolo/error.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 
 namespace kolo::api {
@@ -32,7 +33,7 @@ bool run_rank(Context&& context, const std::function<void()>& body,
               const std::function<void(const std::exception_ptr& what, bool repeats)>& failed) {
   try {
     Context own(std::move(context));
-    detail::ContextImpl& impl = own.impl();  // also if the body moves the context away; the caller keeps it alive
+    detail::ContextImpl& impl = impl_of(own);  // also if the body moves the context away; the caller keeps it alive
     const ContextGuard guard(own);
     try {
       body();

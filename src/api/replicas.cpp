@@ -15,9 +15,11 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/replica_checks.hpp>
 #include <kolo/error.hpp>
 #include <kolo/parameters.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/submit.hpp"
 #include "base/hash.hpp"
@@ -150,7 +152,7 @@ void compare_replicas(const Group& group, Span<const Parameter> parameters, cons
   std::vector<std::string> entries;
   for (const Parameter& parameter : parameters) {
     entries.push_back(described_parameter(parameter));
-    hashes.push_back(hash_of(group.impl().engine(), parameter));
+    hashes.push_back(hash_of(api::impl_of(group).engine(), parameter));
   }
   const std::uint64_t of_values = base::hash_memory(hashes.data() + 1, (hashes.size() - 1) * sizeof hashes[0]);
   const std::vector<std::uint64_t> both{own_rank, hash_of(entries), of_values};
@@ -179,18 +181,18 @@ ReplicaWords words_of(std::optional<std::string_view> name, std::optional<std::i
 }  // namespace
 
 std::int64_t detail::replica_interval(const Group& group) {
-  return group.impl().engine().settings().check_replicas.interval;
+  return api::impl_of(group).engine().settings().check_replicas.interval;
 }
 
 void detail::check_replicas_at(const Group& group, std::optional<std::string_view> name,
                                Span<const Parameter> parameters, std::optional<std::int64_t> step) {
-  const base::ReplicaSetting& setting = group.impl().engine().settings().check_replicas;
+  const base::ReplicaSetting& setting = api::impl_of(group).engine().settings().check_replicas;
   std::vector<Parameter> compared;
   for (const Parameter& parameter : parameters) {
     if (!step || setting.compares(parameter.name)) compared.push_back(parameter);
   }
   if (name) {
-    const auto by_name = [&](const ConstTensorView& mine) { return allgather(group, *name, mine); };
+    const auto by_name = [&](const ConstTensorView& mine) { return allgather({group, *name}, mine); };
     return compare_replicas(group, compared, by_name, words_of(name, step));
   }
   const base::MutexLock lock(api::lock_of_own_calls(group));

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "api/access.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
 #include "core/dtype.hpp"
@@ -318,8 +319,8 @@ core::Signature signature_of(std::string_view name, const detail::CallParts& cal
 }
 
 Request make_request(const engine::SetState& set, std::string_view name, const Call& call) {
-  if (call.parts().calls) return make_grouped_request(set, name, *call.parts().calls);
-  return RequestMaker(set, name, call.parts()).make();
+  if (parts_of(call).calls) return make_grouped_request(set, name, *parts_of(call).calls);
+  return RequestMaker(set, name, parts_of(call)).make();
 }
 
 void name_members(std::string_view group, Request& request) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "api/access.hpp"
 #include "api/checks.hpp"
 #include "api/context_impl.hpp"
 #include "api/nan_check.hpp"
@@ -299,17 +300,17 @@ std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group
                                                  const Call& call, bool waits) {
   check_name(name);
   const auto [engine, set] = group;
-  if (!is_plain(call.parts())) {
+  if (!is_plain(parts_of(call))) {
     Request request = make_request(set, name, call);
     check_usable(engine, waits);
     prepare_device(group, name, request);
-    check_for_nan(engine, name, call.parts());
+    check_for_nan(engine, name, parts_of(call));
     Claim claim(set.names.claim(name));
     return submit(engine, claim, make_operation(engine, claim, std::move(request)), waits);
   }
-  const Plain plain = check_plain(set, name, call.parts());
+  const Plain plain = check_plain(set, name, parts_of(call));
   check_usable(engine, waits);
-  check_for_nan(engine, name, call.parts());
+  check_for_nan(engine, name, parts_of(call));
   Claim claim(set.names.claim(name));
   engine::Entry& entry = claim.entry();
   if (!entry.signature || !is_same(*entry.signature, plain)) {
@@ -330,10 +331,10 @@ std::shared_ptr<detail::HandleState> start_named(const detail::GroupParts& group
 std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& group, const Call& call) {
   const auto [engine, set] = group;
   std::shared_ptr<detail::HandleState> operation;
-  if (is_plain(call.parts())) {
-    const Plain plain = check_plain(set, {}, call.parts());
+  if (is_plain(parts_of(call))) {
+    const Plain plain = check_plain(set, {}, parts_of(call));
     engine.check_usable();
-    check_for_nan(engine, {}, call.parts());
+    check_for_nan(engine, {}, parts_of(call));
     operation = set.sequence.take();
     if (!operation->signature || !is_same(*operation->signature, plain)) {
       operation->signature = set.names.share(make_request(set, {}, call).signature);
@@ -343,7 +344,7 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
     Request request = make_request(set, {}, call);
     engine.check_usable();
     prepare_device(group, {}, request);
-    check_for_nan(engine, {}, call.parts());
+    check_for_nan(engine, {}, parts_of(call));
     operation = make_call(engine, set, std::move(request));
   }
   engine.submitter().call(set, operation);
@@ -358,7 +359,7 @@ bool may_avoid_log(const Request& request) noexcept {
 /// Runs a blocking call without a name.
 void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, CallResult* result) {
   const auto [engine, set] = group;
-  const detail::CallParts& parts = call.parts();
+  const detail::CallParts& parts = parts_of(call);
   if (is_plain(parts) && !parts.send_as) {
     const Plain plain = check_plain(set, {}, parts);
     check_usable(engine, true);
@@ -388,13 +389,13 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
 }  // namespace
 
 base::Mutex& lock_of_own_calls(const Group& group) {
-  const auto [engine, set] = group.parts();
+  const auto [engine, set] = parts_of(group);
   check_usable(engine, true);
   return set.own_calls;
 }
 
 void run_own(const Group& group, std::string_view name, const Call& call, CallResult* result) {
-  const auto [engine, set] = group.parts();
+  const auto [engine, set] = parts_of(group);
   Request request = make_request(set, {}, call);
   engine.check_usable();
   Claim claim(set.names.claim(name));
@@ -406,15 +407,17 @@ void run_own(const Group& group, std::string_view name, const Call& call, CallRe
 
 namespace kolo {
 
-void run(const Group& group, std::optional<std::string_view> name, const Call& call, CallResult* result) {
-  const detail::GroupParts parts = group.parts();
+void run(const Where& where, const Call& call, CallResult* result) {
+  const detail::GroupParts parts = api::parts_of(where.group());
+  const std::optional<std::string_view> name = where.name();
   if (!name) return api::run_blocking_unnamed(parts, call, result);
   const std::shared_ptr<detail::HandleState> operation = api::start_named(parts, *name, call, true);
   api::finish(parts.engine, *operation, result);
 }
 
-Handle start(const Group& group, std::optional<std::string_view> name, const Call& call) {
-  const detail::GroupParts parts = group.parts();
+Handle start(const Where& where, const Call& call) {
+  const detail::GroupParts parts = api::parts_of(where.group());
+  const std::optional<std::string_view> name = where.name();
   return Handle(name ? api::start_named(parts, *name, call, false) : api::start_unnamed(parts, call));
 }
 

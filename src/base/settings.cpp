@@ -5,8 +5,8 @@
 #include <array>
 #include <utility>
 
+#include <kolo/detail/names.hpp>
 #include <kolo/error.hpp>
-#include <kolo/names.hpp>
 
 #include "base/settings_table.hpp"
 

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <optional>
 
-#include <kolo/names.hpp>
+#include <kolo/detail/names.hpp>
 
 #include "base/check.hpp"
 #include "base/settings_table.hpp"

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include <kolo/duration.hpp>
+#include <kolo/detail/duration.hpp>
 
 namespace kolo::c {
 

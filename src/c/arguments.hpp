@@ -17,6 +17,7 @@
 #include <kolo/kolo.h>
 #include <kolo/options.hpp>
 #include <kolo/types.hpp>
+#include <kolo/where.hpp>
 
 #include "c/objects.hpp"
 
@@ -43,6 +44,9 @@ Span<T> given_list(T* list, std::size_t count, std::string_view what) {
   return {list, count};
 }
 std::optional<std::string_view> name_of(const char* name) noexcept;
+inline Where where_of(const kolo_group* group, const char* name) {
+  return name == nullptr ? Where(given_group(group)) : Where(given_group(group), name);
+}
 std::string_view given_name(const char* name, std::string_view what);
 
 DType dtype_of(std::int32_t dtype);

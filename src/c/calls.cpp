@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/join.hpp>
 #include <kolo/kolo.h>
 
 #include "c/arguments.hpp"
@@ -159,17 +160,16 @@ std::vector<Call> calls_of(const kolo_call* calls, std::size_t count) {
 }
 
 /// Runs or starts a call without a result of its own.
-kolo_status make(const Group& group, std::optional<std::string_view> name, const Call& call, kolo_handle** handle) {
-  if (handle != nullptr) return started(handle, {}, [&] { return start(group, name, call); });
-  run(group, name, call);
+kolo_status make(const Where& where, const Call& call, kolo_handle** handle) {
+  if (handle != nullptr) return started(handle, {}, [&] { return start(where, call); });
+  run(where, call);
   return KOLO_OK;
 }
 
-kolo_status make_owning(const Group& group, std::optional<std::string_view> name, const Call& call,
-                        kolo_result** result, kolo_handle** handle) {
+kolo_status make_owning(const Where& where, const Call& call, kolo_result** result, kolo_handle** handle) {
   if (handle == nullptr) {
     auto made = std::make_unique<kolo_result>();
-    run(group, name, call, &made->call.emplace());
+    run(where, call, &made->call.emplace());
     *result = made.release();
     return KOLO_OK;
   }
@@ -178,7 +178,7 @@ kolo_status make_owning(const Group& group, std::optional<std::string_view> name
     made->call = future_of<CallResult>(done).get();
     *result = made.release();
   };
-  return started(handle, write, [&] { return start(group, name, call); });
+  return started(handle, write, [&] { return start(where, call); });
 }
 
 /// The call of a function that has `kolo_options`; of one that has `kolo_allreduce_options`.
@@ -205,7 +205,7 @@ kolo_status run_owning(const kolo_group* group, const char* name, const kolo_cal
 kolo_status prepared(const kolo_group* group, const char* name, const Call& call, kolo_prepared** result) {
   kolo_prepared*& place = given(result, "the place for the prepared call");
   auto made = std::make_unique<kolo_prepared>();
-  made->prepared = prepare(given_group(group), given_name(name, "the name"), call);
+  made->prepared = prepare({given_group(group), given_name(name, "the name")}, call);
   place = made.release();
   return KOLO_OK;
 }
@@ -218,10 +218,9 @@ using namespace kolo::c;
 kolo_status kolo_run(const kolo_group* group, const char* name, const kolo_call* call, kolo_result** result,
                      kolo_handle** handle) {
   return guarded([&] {
-    const kolo::Group& its = given_group(group);
+    const kolo::Where where = where_of(group, name);
     const kolo::Call made = call_of(given(call, "the call"), result != nullptr);
-    return result != nullptr ? make_owning(its, name_of(name), made, result, handle)
-                             : make(its, name_of(name), made, handle);
+    return result != nullptr ? make_owning(where, made, result, handle) : make(where, made, handle);
   });
 }
 
@@ -296,19 +295,19 @@ kolo_status kolo_barrier(const kolo_group* group, const char* name, const kolo_o
 kolo_status kolo_grouped(const kolo_group* group, const char* name, const kolo_call* calls, size_t count,
                          kolo_handle** handle) {
   return guarded([&] {
-    const kolo::Group& its = given_group(group);
+    const kolo::Where where = where_of(group, name);
     const std::vector<kolo::Call> list = calls_of(calls, count);
-    return make(its, name_of(name), kolo::Call::grouped(list), handle);
+    return make(where, kolo::Call::grouped(list), handle);
   });
 }
 
 kolo_status kolo_grouped_allreduce(const kolo_group* group, const char* name, const kolo_named_tensor* tensors,
                                    size_t count, const kolo_allreduce_options* options, kolo_handle** handle) {
   return guarded([&] {
-    const kolo::Group& its = given_group(group);
+    const kolo::Where where = where_of(group, name);
     const std::vector<kolo::NamedView> members = views_of(tensors, count);
     const auto its_options = options_as<kolo::AllreduceOptions>(options);
-    return make(its, name_of(name), kolo::Call::grouped_allreduce(members, its_options), handle);
+    return make(where, kolo::Call::grouped_allreduce(members, its_options), handle);
   });
 }
 

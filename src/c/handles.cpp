@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <kolo/duration.hpp>
+#include <kolo/detail/duration.hpp>
 #include <kolo/handle.hpp>
 #include <kolo/kolo.h>
 #include <kolo/point_to_point.hpp>

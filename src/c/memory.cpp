@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <kolo/detail/replica_checks.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 #include <kolo/kolo.h>

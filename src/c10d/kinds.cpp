@@ -66,9 +66,8 @@ Call alltoall(const Step& step) {
 }  // namespace
 
 std::shared_ptr<Handle> Kind::start(const Group& group, const Step& step) const {
-  std::optional<std::string_view> name;
-  if (!step.name.empty()) name = step.name;
-  return std::make_shared<Handle>(kolo::start(group, name, describe(step)));
+  const Where where = step.name.empty() ? Where(group) : Where(group, step.name);
+  return std::make_shared<Handle>(kolo::start(where, describe(step)));
 }
 
 using ::c10d::OpType;

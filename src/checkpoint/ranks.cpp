@@ -20,7 +20,7 @@ Ranks::Progress Ranks::latest(Progress mine) const {
   AllreduceOptions options;
   options.op = ReduceOp::max;
   options.timeout = timeout_;
-  allreduce(group_, caller_ + " (done)", view(&progress, 1), options);
+  allreduce({group_, caller_ + " (done)"}, view(&progress, 1), options);
   return static_cast<Progress>(progress);
 }
 
@@ -63,8 +63,8 @@ std::vector<std::string> Ranks::at_root(const std::string& text) const {
   const std::uint64_t length = text.size();
   GatherOptions options;
   options.timeout = timeout_;
-  const Tensor lengths = gather(group_, caller_ + " (lengths)", const_view(&length, 1), 0, options);
-  const Tensor all = gather(group_, caller_ + " (parts)", const_view(text.data(), text.size()), 0, options);
+  const Tensor lengths = gather({group_, caller_ + " (lengths)"}, const_view(&length, 1), 0, options);
+  const Tensor all = gather({group_, caller_ + " (parts)"}, const_view(text.data(), text.size()), 0, options);
   std::vector<std::string> texts;
   if (rank_ != 0) return texts;
   const char* next = static_cast<const char*>(all.data());
@@ -79,7 +79,7 @@ void Ranks::all_of(std::vector<std::uint8_t>& conditions) const {
   AllreduceOptions options;
   options.op = ReduceOp::min;
   options.timeout = timeout_;
-  allreduce(group_, caller_ + " (known)", view(conditions), options);
+  allreduce({group_, caller_ + " (known)"}, view(conditions), options);
 }
 
 void Ranks::compare(const std::vector<std::string>& entries) const { check_agreement(group_, caller_, entries); }

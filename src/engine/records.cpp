@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-#include <kolo/names.hpp>
+#include <kolo/detail/names.hpp>
 
 #include "base/check.hpp"
 #include "base/quote.hpp"

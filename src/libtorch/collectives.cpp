@@ -28,12 +28,12 @@ void check_not_followed(const std::string& call, const at::Tensor& tensor) {
 
 // Runs the call that `make` makes of the tensor's memory, or, where that is strided, of a copy.
 template <class Make>
-void in_place(const Group& group, const std::string& caller, const at::Tensor& tensor, const Make& make) {
+void in_place(const Where& where, const std::string& caller, const at::Tensor& tensor, const Make& make) {
   check_not_followed(caller, tensor);
   dtype_of(caller + ": the tensor", tensor);
   const at::NoGradGuard no_grad;
   const at::Tensor memory = plain(tensor);
-  run(group, std::nullopt, make(memory_view(caller + ": the tensor", memory)));
+  run(where, make(memory_view(caller + ": the tensor", memory)));
   if (memory.data_ptr() != tensor.data_ptr()) {
     tensor.detach().copy_(memory);
   }
@@ -50,11 +50,18 @@ at::Tensor adopt(kolo::Tensor result, bool complex) {
   return complex ? at::view_as_complex(tensor) : tensor;
 }
 
+// Calls `rows` with where the ranks tell one another how many rows a call at `where` brings.
+template <class Rows>
+std::int64_t rows_at(const Where& where, std::int64_t own, const Rows& rows) {
+  if (!where.name()) return rows(Where(where.group()), own);
+  return rows(Where(where.group(), std::string(*where.name()) + " (rows)"), own);
+}
+
 // Runs a call that gives a new tensor on the contents of this one. `make` makes it of the memory and the output, which
 // is empty where the call owns its result. On a device Kolo has no memory of its own to give: there `rows`, a call,
 // finds out how many rows the result has.
 template <class Make, class Rows>
-at::Tensor into_new(const Group& group, const std::string& caller, const at::Tensor& in, const Make& make,
+at::Tensor into_new(const Where& where, const std::string& caller, const at::Tensor& in, const Make& make,
                     const Rows& rows) {
   check_not_followed(caller, in);
   dtype_of(caller + ": the tensor", in);
@@ -63,13 +70,13 @@ at::Tensor into_new(const Group& group, const std::string& caller, const at::Ten
   const TensorView view = memory_view(caller + ": the tensor", memory);
   if (in.is_cpu()) {
     CallResult result;
-    run(group, std::nullopt, make(view, std::nullopt), &result);
+    run(where, make(view, std::nullopt), &result);
     return adopt(std::move(result.output), in.is_complex());
   }
   std::vector<std::int64_t> sizes = in.dim() == 0 ? std::vector<std::int64_t>{1} : in.sizes().vec();
-  sizes[0] = rows(sizes[0]);
+  sizes[0] = rows_at(where, sizes[0], rows);
   at::Tensor result = at::empty(sizes, memory.options());
-  run(group, std::nullopt, make(view, memory_view(caller + ": the result", result)));
+  run(where, make(view, memory_view(caller + ": the result", result)));
   return result;
 }
 
@@ -122,58 +129,58 @@ at::Tensor TensorHandle::wait() {
   return tensor_;
 }
 
-void allreduce(const Group& group, const at::Tensor& inout, const AllreduceOptions& options) {
-  in_place(group, "allreduce", inout, [&](const TensorView& memory) { return Call::allreduce(memory, options); });
+void allreduce(const Where& where, const at::Tensor& inout, const AllreduceOptions& options) {
+  in_place(where, "allreduce", inout, [&](const TensorView& memory) { return Call::allreduce(memory, options); });
 }
-TensorHandle allreduce_async(const Group& group, std::string_view name, const at::Tensor& inout,
-                             const AllreduceOptions& options) {
+TensorHandle allreduce_async(const Where& where, const at::Tensor& inout, const AllreduceOptions& options) {
   check_not_followed("allreduce_async", inout);
-  return {start(group, name, Call::allreduce(view(inout), options)), inout};
+  return {start(where, Call::allreduce(view(inout), options)), inout};
 }
 
-void broadcast(const Group& group, const at::Tensor& inout, int root, const BroadcastOptions& options) {
-  in_place(group, "broadcast", inout, [&](const TensorView& memory) { return Call::broadcast(memory, root, options); });
+void broadcast(const Where& where, const at::Tensor& inout, int root, const BroadcastOptions& options) {
+  in_place(where, "broadcast", inout, [&](const TensorView& memory) { return Call::broadcast(memory, root, options); });
 }
-TensorHandle broadcast_async(const Group& group, std::string_view name, const at::Tensor& inout, int root,
-                             const BroadcastOptions& options) {
+TensorHandle broadcast_async(const Where& where, const at::Tensor& inout, int root, const BroadcastOptions& options) {
   check_not_followed("broadcast_async", inout);
-  return {start(group, name, Call::broadcast(view(inout), root, options)), inout};
+  return {start(where, Call::broadcast(view(inout), root, options)), inout};
 }
 
-at::Tensor allgather(const Group& group, const at::Tensor& in, const AllgatherOptions& options) {
+at::Tensor allgather(const Where& where, const at::Tensor& in, const AllgatherOptions& options) {
   return into_new(
-      group, "allgather", in,
+      where, "allgather", in,
       [&](const TensorView& memory, const std::optional<TensorView>& out) {
         return out ? Call::allgather_into(memory, *out, options) : Call::allgather(memory, options);
       },
-      [&](std::int64_t rows) {
-        return sum_of(kolo::allgather(group, const_view(&rows, std::size_t{1}), options).as<std::int64_t>());
+      [&](const Where& its, std::int64_t rows) {
+        return sum_of(kolo::allgather(its, const_view(&rows, std::size_t{1}), options).as<std::int64_t>());
       });
 }
 
-at::Tensor alltoall(const Group& group, const at::Tensor& in, Span<const std::int64_t> splits,
-                    const AlltoallOptions& options) {
+at::Tensor alltoall(const Where& where, const at::Tensor& in, Splits splits, const AlltoallOptions& options) {
   return into_new(
-      group, "alltoall", in,
+      where, "alltoall", in,
       [&](const TensorView& memory, const std::optional<TensorView>& out) {
         return out ? Call::alltoall_into(memory, *out, splits, options) : Call::alltoall(memory, splits, options);
       },
-      [&](std::int64_t rows) {
+      [&](const Where& its, std::int64_t rows) {
         if (splits.empty()) {
           return rows;  // as many as it gives
         }
-        const auto received = kolo::alltoall(group, const_view(splits.data(), splits.size()), {}, options);
+        const auto received = kolo::alltoall(its, const_view(splits.data(), splits.size()), {}, options);
         return sum_of(received.output.as<std::int64_t>());
       });
 }
 
-at::Tensor reduce_scatter(const Group& group, const at::Tensor& in, const ReduceScatterOptions& options) {
+at::Tensor reduce_scatter(const Where& where, const at::Tensor& in, const ReduceScatterOptions& options) {
   return into_new(
-      group, "reduce_scatter", in,
+      where, "reduce_scatter", in,
       [&](const TensorView& memory, const std::optional<TensorView>& out) {
         return out ? Call::reduce_scatter_into(memory, *out, options) : Call::reduce_scatter(memory, options);
       },
-      [&](std::int64_t rows) { return rows / size(group) + (rank(group) < rows % size(group) ? 1 : 0); });
+      [&](const Where& its, std::int64_t rows) {
+        const int ranks = size(its.group());
+        return rows / ranks + (rank(its.group()) < rows % ranks ? 1 : 0);
+      });
 }
 
 double average(const Group& group, double value, double weight) {

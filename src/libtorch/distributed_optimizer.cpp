@@ -43,7 +43,7 @@ struct DistributedOptimizer::Impl {
 
   std::map<const void*, std::pair<std::string, bool>> known;  // all the optimizer's: name, and whether it is reduced
   std::optional<Gradients> gradients;
-  std::optional<GradientReducer> reducer;  // goes first, for it may write to gradients until then
+  std::optional<kolo::detail::GradientReducer> reducer;  // goes first, for it may write to gradients until then
   OptimizerViews views;
   kolo::detail::ReplicaChecks replicas{ranks, options.name};
 
@@ -124,7 +124,7 @@ struct DistributedOptimizer::Impl {
     }
     gradients.emplace(ranks, trained(),
                       Gradients::Settings{"DistributedOptimizer", options.name, options.accumulation_steps});
-    reducer.emplace(ranks, gradients->views(), reducer_options(options));
+    reducer.emplace(ranks, gradients->views(), options);
     gradients->attach(*reducer);
   }
 

@@ -44,18 +44,6 @@ bool is_same(const at::Tensor& a, const at::Tensor& b) { return a.unsafeGetTenso
 
 }  // namespace
 
-kolo::DistributedOptimizerOptions reducer_options(const DistributedOptimizerOptions& options) {
-  kolo::DistributedOptimizerOptions result;
-  result.op = options.op;
-  result.accumulation_steps = options.accumulation_steps;
-  result.name = options.name;
-  result.timeout = options.timeout;
-  result.send_gradients_as = options.send_gradients_as;
-  result.first_layers_first = options.first_layers_first;
-  result.compression = options.compression;
-  return result;
-}
-
 Gradients::Gradients(const Group& ranks, const NamedTensors& parameters, Settings settings)
     : ranks_(ranks), settings_(std::move(settings)) {
   for (const auto& [name, parameter] : parameters) {
@@ -139,7 +127,7 @@ std::vector<kolo::Parameter> Gradients::values(std::vector<at::Tensor>& copies) 
   return values;
 }
 
-void Gradients::attach(GradientReducer& reducer) {
+void Gradients::attach(kolo::detail::GradientReducer& reducer) {
   reducer_ = &reducer;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].hooks.emplace(

@@ -28,9 +28,6 @@
 
 namespace kolo::libtorch {
 
-/// The options that Kolo's own optimizers have, too.
-kolo::DistributedOptimizerOptions reducer_options(const DistributedOptimizerOptions& options);
-
 /// A model's gradients, and the hooks that hand each to a reducer as soon as the backward pass has finished it.
 class Gradients {
  public:
@@ -54,7 +51,7 @@ class Gradients {
   /// with gaps.
   std::vector<kolo::Parameter> values(std::vector<at::Tensor>& copies);
   /// From now on the hooks hand gradients over. The reducer outlives this, and was made of `views()`.
-  void attach(GradientReducer& reducer);
+  void attach(kolo::detail::GradientReducer& reducer);
 
   /// All of these throw `Error` (invalid_argument) while a no_sync() scope is open, or when a parameter has another
   /// type, device or shape than before.
@@ -115,7 +112,7 @@ class Gradients {
   std::vector<Slot> slots_;
   std::deque<std::size_t> being_reduced_;  // without an arena
   std::optional<Gate> gate_;               // where there are gradients on a device
-  GradientReducer* reducer_ = nullptr;
+  kolo::detail::GradientReducer* reducer_ = nullptr;
   bool past_cache_ = false;  // whether gradients in CPU memory are written past the cache
   int micro_step_ = 0;
   const std::shared_ptr<int> no_sync_depth_ = std::make_shared<int>(0);  // a scope may outlive this

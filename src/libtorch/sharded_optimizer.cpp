@@ -48,7 +48,7 @@ NamedTensors trained(const NamedTensors& parameters) {
 
 kolo::ShardedOptimizerOptions shard_options(const ShardedOptimizerOptions& options) {
   kolo::ShardedOptimizerOptions result;
-  result.reduction = reducer_options(options.reduction);
+  result.reduction = options.reduction;
   result.stage = options.stage;
   result.max_norm = options.max_norm;
   if (options.master_weights) {
@@ -66,7 +66,7 @@ struct ShardedOptimizer::Impl {
   const NamedTensors parameters, frozen;
   const std::vector<void*> places;  // of the values
   Gradients gradients;
-  ParameterShards shards;  // goes first, for it may write to gradients until then
+  kolo::detail::ParameterShards shards;  // goes first, for it may write to gradients until then
   NamedTensors pieces;
   std::vector<at::Tensor> piece_gradients;
   std::unique_ptr<torch::optim::Optimizer> optimizer;

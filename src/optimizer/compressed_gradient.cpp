@@ -49,12 +49,12 @@ CompressedGradient::CompressedGradient(const Group& group, const std::string& na
   AlltoallOptions exchange;
   exchange.timeout = options.timeout;
   exchange.priority = priority;
-  exchange_ = prepare(group, name, Call::alltoall_into(outgoing_.view(), incoming_.view(), splits, exchange));
+  exchange_ = prepare({group, name}, Call::alltoall_into(outgoing_.view(), incoming_.view(), splits, exchange));
   if (gathers) {
     AllgatherOptions gather;
     gather.timeout = options.timeout;
     gather.priority = priority;
-    gather_ = prepare(group, name + " (sum)",
+    gather_ = prepare({group, name + " (sum)"},
                       Call::allgather_into(row(outgoing_, own.at, splits[own_]), outgoing_.view(), gather));
   }
 }
@@ -106,7 +106,7 @@ ConstTensorView CompressedGradient::lost() {
   ReduceScatterOptions options;
   options.timeout = timeout_;
   const TensorView all = sums.view();
-  kolo::start(group_, name_ + " (lost)",
+  kolo::start({group_, name_ + " (lost)"},
               Call::reduce_scatter_into(all, stretch_of(all, own.first, own.elements), options))
       .wait();
   const auto* const lost = static_cast<const float*>(lost_piece_.data());

@@ -42,7 +42,7 @@ TensorView flat(const TensorView& view, std::int64_t first, std::int64_t count) 
 
 Prepared reserve(const Group& group, const std::string& optimizer, const std::string& what, const Call& call) {
   try {
-    return prepare(group, optimizer + '/' + what, call);
+    return prepare({group, optimizer + '/' + what}, call);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::duplicate_name) throw;
     throw Error(error.code(), error.status().message() + "; optimizers whose parameters share names need names of " +

@@ -50,6 +50,9 @@ std::vector<std::string> entries_of(Span<const Parameter> parameters, const Dist
   if (options.first_layers_first) {
     entries.emplace_back("first_layers_first");
   }
+  if (options.broadcast_buffers) {
+    entries.emplace_back("broadcast_buffers");
+  }
   for (const Parameter& parameter : parameters) {
     entries.push_back(parameter.gradient ? describe(parameter.name, *parameter.gradient)
                                          : parameter.name + " without gradient");

@@ -30,6 +30,7 @@
 
 namespace kolo {
 
+using detail::GradientReducer;
 using optimizer::Gradient;
 using optimizer::misused;
 

@@ -21,6 +21,9 @@
 #include "optimizer/elements.hpp"
 
 namespace kolo {
+using detail::GradientReducer;
+using detail::ParameterShards;
+
 namespace {
 
 [[noreturn]] void refuse(const std::string& sentence) {
@@ -75,7 +78,7 @@ struct ParameterShards::Impl {
       const TensorView value = piece_of(group, parameter.value);
       AllgatherOptions gather;
       gather.timeout = options.reduction.timeout;
-      shard.gather = prepare(group, options.reduction.name + '/' + parameter.name + " (value)",
+      shard.gather = prepare({group, options.reduction.name + '/' + parameter.name + " (value)"},
                              Call::allgather_into(value, row_of(parameter.value), gather));
       if (value.elements() == 0) continue;
       add_piece({parameter.name, value, reducer.piece(i)});
@@ -84,7 +87,7 @@ struct ParameterShards::Impl {
     if (options.stage == 0) places.assign(reducer.places().begin(), reducer.places().end());
     AllreduceOptions sum;
     sum.timeout = options.reduction.timeout;
-    sum_squares = prepare(group, options.reduction.name + " (norm)", Call::allreduce(view(&squares, 1), sum));
+    sum_squares = prepare({group, options.reduction.name + " (norm)"}, Call::allreduce(view(&squares, 1), sum));
   }
 
   // Values that are under way come to their end, for the other ranks wait for this one's. While an exception unwinds
@@ -258,6 +261,7 @@ void ParameterShards::after_step() {
   }
   impl_->end_step();
   if (!impl_->options.gather_late) impl_->wait_all_shards();
+  if (impl_->options.reduction.broadcast_buffers) detail::broadcast_buffers(impl_->group, impl_->parameters);
 }
 
 void ParameterShards::skip_step() { impl().end_step(); }

@@ -25,7 +25,7 @@ void broadcast_all(const Group& group, const std::string& caller, Span<const Nam
   handles.reserve(tensors.size());
   try {
     for (const NamedView& tensor : tensors) {
-      handles.push_back(broadcast_async(group, caller + '/' + tensor.name, tensor.view, root));
+      handles.push_back(broadcast_async({group, caller + '/' + tensor.name}, tensor.view, root));
     }
   } catch (const Error&) {
     try {
@@ -62,11 +62,19 @@ void detail::broadcast_list(const Group& group, const std::string& caller, Span<
   broadcast_all(group, caller, tensors, root);
 }
 
+void detail::broadcast_buffers(const Group& group, Span<const Parameter> parameters) {
+  std::vector<NamedView> buffers;
+  for (const Parameter& parameter : parameters) {
+    if (!parameter.gradient) buffers.push_back({parameter.name, parameter.value});
+  }
+  if (!buffers.empty()) broadcast_list(group, "broadcast_buffers", buffers, 0);
+}
+
 void detail::check_no_pieces(const Group& group, Span<const Parameter> places) {
   std::uint64_t most = places.size();  // a rank may have none of few elements
   AllreduceOptions options;
   options.op = ReduceOp::max;
-  allreduce(group, "broadcast_optimizer_state (pieces)", view(&most, 1), options);
+  allreduce({group, "broadcast_optimizer_state (pieces)"}, view(&most, 1), options);
   if (most == 0) return;
   throw Error(
       ErrorCode::unsupported,

@@ -124,7 +124,7 @@ class MovingPieceReductions final : public PieceReductions {
   using PieceReductions::PieceReductions;
   Handle start(std::size_t index, int micro_steps) override {
     const Gradient& gradient = gradients_[index];
-    return kolo::start(group_, options_.name + '/' + gradient.name, call_of(gradient, micro_steps));
+    return kolo::start({group_, options_.name + '/' + gradient.name}, call_of(gradient, micro_steps));
   }
 };
 
@@ -230,8 +230,8 @@ class PieceBlockReductions final : public BlockReductions {
 
 std::unique_ptr<Reductions> Reductions::make(const Group& group, Span<const Parameter> parameters,
                                              const DistributedOptimizerOptions& options, Gradients& gradients,
-                                             GradientReducer::Gets gets) {
-  using Gets = GradientReducer::Gets;
+                                             detail::GradientReducer::Gets gets) {
+  using Gets = detail::GradientReducer::Gets;
   if (options.compression == Compression::int8_blocks) {
     if (gets == Gets::all) return std::make_unique<WholeBlockReductions>(group, parameters, options, gradients);
     return std::make_unique<PieceBlockReductions>(group, parameters, options, gradients);

@@ -33,7 +33,7 @@ class Reductions {
   /// names.
   static std::unique_ptr<Reductions> make(const Group& group, Span<const Parameter> parameters,
                                           const DistributedOptimizerOptions& options, std::vector<Gradient>& gradients,
-                                          GradientReducer::Gets gets);
+                                          detail::GradientReducer::Gets gets);
   virtual ~Reductions() = default;
   Reductions(const Reductions&) = delete;
   Reductions& operator=(const Reductions&) = delete;

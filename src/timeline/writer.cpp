@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include <kolo/names.hpp>
+#include <kolo/detail/names.hpp>
 
 #include "base/quote.hpp"
 #include "core/collectives.hpp"

@@ -152,7 +152,7 @@ void steps_in_groups(const char* backend) {
           const Group all = Group::of({1, 0});
           for (const Group& group : {all, world()}) {
             ok(cudaMemsetAsync(data, round, kCount * sizeof(float), stream));
-            Handle handle = allreduce_async(group, "x", cuda::view(data, kCount, stream));
+            Handle handle = allreduce_async({group, "x"}, cuda::view(data, kCount, stream));
             cuda::wait_on(handle, stream);
             ok(cudaMemsetAsync(data, 0, kCount * sizeof(float), stream));
             handle.wait();

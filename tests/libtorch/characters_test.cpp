@@ -15,7 +15,7 @@ namespace {
 namespace kt = kolo::libtorch;
 
 /// The accuracy on the held-out text, a mean over three trainings: one alone varies by some 0.3 points.
-double accuracy_with(const torch_characters::Text& text, const kt::DistributedOptimizerOptions& reduction) {
+double accuracy_with(const torch_characters::Text& text, const kolo::DistributedOptimizerOptions& reduction) {
   constexpr int kTrainings = 3;
   double sum = 0;
   for (int seed = 0; seed < kTrainings; ++seed) {
@@ -36,9 +36,9 @@ TEST(Characters, AreForetoldAsWellWithGradientsOf8And16Bits) {
   const torch_characters::Text text(PAGES);
   const double plain = accuracy_with(text, {});
   EXPECT_GT(plain, 0.25) << "it learns";
-  EXPECT_GE(accuracy_with(text, kt::DistributedOptimizerOptions().with_compression(kolo::Compression::int8_blocks)),
+  EXPECT_GE(accuracy_with(text, kolo::DistributedOptimizerOptions().with_compression(kolo::Compression::int8_blocks)),
             plain - 0.005);
-  EXPECT_GE(accuracy_with(text, kt::DistributedOptimizerOptions().with_send_gradients_as(kolo::DType::bfloat16)),
+  EXPECT_GE(accuracy_with(text, kolo::DistributedOptimizerOptions().with_send_gradients_as(kolo::DType::bfloat16)),
             plain - 0.005);
 }
 

@@ -171,7 +171,7 @@ void train_together(const Variant& variant) {
   fill(net, 10 * kolo::rank());  // different everywhere, and then not
   kt::broadcast_parameters(net);
   const auto inner = variant.make(net.parameters());
-  kt::DistributedOptimizerOptions options;
+  kolo::DistributedOptimizerOptions options;
   options.accumulation_steps = variant.by_no_sync ? 1 : variant.passes;
   options.send_gradients_as = variant.narrow;
   kt::DistributedOptimizer optimizer(*inner, net, options);
@@ -210,8 +210,8 @@ TEST(Training, GradientsSentAs16BitsTrainAsWell) {
     torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
     kt::broadcast_parameters(*layer);
     torch::optim::SGD sgd(layer->parameters(), 1);
-    kt::DistributedOptimizer optimizer(sgd, *layer,
-                                       kt::DistributedOptimizerOptions().with_send_gradients_as(kolo::DType::float16));
+    kt::DistributedOptimizer optimizer(
+        sgd, *layer, kolo::DistributedOptimizerOptions().with_send_gradients_as(kolo::DType::float16));
     for (const double beyond : {0.0, 1.0 / (1 << 20)}) {
       optimizer.zero_grad();
       layer(torch::full({1, 2}, 1.0 + kolo::rank() + beyond)).sum().backward();
@@ -220,7 +220,7 @@ TEST(Training, GradientsSentAs16BitsTrainAsWell) {
       EXPECT_TRUE(torch::equal(layer->weight.grad(), torch::full({1, 2}, (kolo::size() + 1) / 2.0 + beyond - lost)));
       EXPECT_TRUE(optimizer.step());
     }
-    kt::DistributedOptimizerOptions wrong;
+    kolo::DistributedOptimizerOptions wrong;
     wrong.with_name("wrong").with_send_gradients_as(kolo::DType::float32);
     EXPECT_EQ(error_of([&] { kt::DistributedOptimizer(sgd, *layer, wrong); }),
               "invalid_argument: DistributedOptimizer: send_gradients_as is float32; only float16 and bfloat16 make "
@@ -337,7 +337,7 @@ TEST(Models, TheirOwnErrorsAreClear) {
     torch::optim::SGD mine(layer->parameters(), 0.1);
     const kt::DistributedOptimizer first(mine, *layer);
     EXPECT_EQ(error_of([&] { kt::DistributedOptimizer(mine, *layer); }).substr(0, 15), "duplicate_name:");
-    const kt::DistributedOptimizer second(mine, *layer, kt::DistributedOptimizerOptions().with_name("another"));
+    const kt::DistributedOptimizer second(mine, *layer, kolo::DistributedOptimizerOptions().with_name("another"));
   });
 }
 
@@ -628,7 +628,7 @@ TEST(Backward, GroupsAddedLaterAndSeveralModels) {
     kt::broadcast_parameters(*later);
     torch::optim::SGD sgd_one(one->parameters(), 0.1), sgd_two(two->parameters(), 0.1);
     kt::DistributedOptimizer first(sgd_one, *one);
-    kt::DistributedOptimizer second(sgd_two, *two, kt::DistributedOptimizerOptions().with_name("second"));
+    kt::DistributedOptimizer second(sgd_two, *two, kolo::DistributedOptimizerOptions().with_name("second"));
     const torch::Tensor row = torch::full({1, 2}, 1.0 + kolo::rank());
     const torch::Tensor wanted = torch::full({2, 2}, (kolo::size() + 1) / 2.0);
 
@@ -697,7 +697,7 @@ TEST(Replicas, ThatBeginUnequalAreToldBeforeTheFirstStep) {
             *layer,
             [](const kt::NamedTensors& mine) { return std::make_unique<torch::optim::SGD>(kt::tensors(mine), 0.1); },
             kt::ShardedOptimizerOptions().with_stage(stage).with_reduction(
-                kt::DistributedOptimizerOptions().with_name("stage " + std::to_string(stage))));
+                kolo::DistributedOptimizerOptions().with_name("stage " + std::to_string(stage))));
         body(optimizer);
       });
     }
@@ -711,7 +711,7 @@ TEST(Backward, ClosuresWeightsAndBuffers) {
       torch::Tensor mean = register_buffer("mean", torch::zeros({2}));
     } model;
     torch::optim::SGD sgd(model.parameters(), 1);
-    kt::DistributedOptimizer optimizer(sgd, model, kt::DistributedOptimizerOptions().with_broadcast_buffers(true));
+    kt::DistributedOptimizer optimizer(sgd, model, kolo::DistributedOptimizerOptions().with_broadcast_buffers(true));
     const int rank = kolo::rank();
     const torch::Tensor loss = optimizer.step([&] {
       optimizer.zero_grad();
@@ -734,7 +734,7 @@ TEST(Backward, UnevenPassesAndAStepThatEndsEarly) {
     layer->to(torch::kDouble);
     fill(*layer, 1);
     torch::optim::SGD sgd(layer->parameters(), 0);
-    kt::DistributedOptimizer optimizer(sgd, *layer, kt::DistributedOptimizerOptions().with_accumulation_steps(3));
+    kt::DistributedOptimizer optimizer(sgd, *layer, kolo::DistributedOptimizerOptions().with_accumulation_steps(3));
     const std::int64_t rows[] = {4, 0, 7, 1, 2};
     torch::Tensor sum = torch::zeros({2, 3}, torch::kDouble);
     double all = 0;

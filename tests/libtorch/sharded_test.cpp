@@ -107,7 +107,7 @@ void train(Net& net, Optimizer& optimizer, torch::ScalarType type, int passes, b
 
 void expect_sharded_trains_alike(const kt::ShardedOptimizer::Make& make, torch::ScalarType type, int accumulation,
                                  bool weighs) {
-  kt::DistributedOptimizerOptions reduction;
+  kolo::DistributedOptimizerOptions reduction;
   reduction.accumulation_steps = accumulation;
   Net wanted(type);
   const auto inner = make(kt::named_parameters(wanted));
@@ -119,7 +119,7 @@ void expect_sharded_trains_alike(const kt::ShardedOptimizer::Make& make, torch::
     kt::ShardedOptimizer sharded(
         net, make,
         kt::ShardedOptimizerOptions().with_stage(stage).with_reduction(
-            kt::DistributedOptimizerOptions(reduction).with_name("stage " + std::to_string(stage))));
+            kolo::DistributedOptimizerOptions(reduction).with_name("stage " + std::to_string(stage))));
     train(net, sharded, type, 7, weighs);
     sharded.flush();
     expect_equal(net, wanted, "stage " + std::to_string(stage) + ", accumulation " + std::to_string(accumulation));
@@ -158,7 +158,7 @@ TEST(Sharded, ManyElementsAsInVectorKernelsAndTheirEnds) {
     });
     kt::ShardedOptimizer sharded(
         kt::NamedTensors{{"w", value}}, kAdamW,
-        kt::ShardedOptimizerOptions().with_reduction(kt::DistributedOptimizerOptions().with_name("sharded")));
+        kt::ShardedOptimizerOptions().with_reduction(kolo::DistributedOptimizerOptions().with_name("sharded")));
     step(value, [&] {
       sharded.step();
       sharded.zero_grad();
@@ -174,8 +174,8 @@ TEST(Sharded, RanksThatRunOutOfDataFollow) {
   on_ranks(3, [] {
     for (const int stage : {1, 2}) {
       Net net, wanted;
-      const kt::DistributedOptimizerOptions named =
-          kt::DistributedOptimizerOptions().with_name("wanted " + std::to_string(stage));
+      const kolo::DistributedOptimizerOptions named =
+          kolo::DistributedOptimizerOptions().with_name("wanted " + std::to_string(stage));
       const auto inner = kAdamW(kt::named_parameters(wanted));
       {
         kt::DistributedOptimizer distributed(*inner, wanted, named);
@@ -202,7 +202,7 @@ TEST(Sharded, NoSyncAddsUpInStage2) {
     kt::DistributedOptimizer distributed(*inner, wanted);
     kt::ShardedOptimizer sharded(net, kSgd,
                                  kt::ShardedOptimizerOptions().with_stage(2).with_reduction(
-                                     kt::DistributedOptimizerOptions().with_name("sharded")));
+                                     kolo::DistributedOptimizerOptions().with_name("sharded")));
     const auto twice = [](Net& model, auto& optimizer) {
       for (int step = 0; step < 3; ++step) {
         optimizer.zero_grad();
@@ -230,7 +230,7 @@ TEST(Sharded, GradientsInBlocksOf8BitsTrainAlmostAlike) {
       Net net;
       kt::ShardedOptimizer sharded(net, kSgd,
                                    kt::ShardedOptimizerOptions().with_stage(stage).with_reduction(
-                                       kt::DistributedOptimizerOptions()
+                                       kolo::DistributedOptimizerOptions()
                                            .with_name("blocks " + std::to_string(stage))
                                            .with_compression(kolo::Compression::int8_blocks)));
       train(net, sharded, torch::kDouble, 10, false);
@@ -273,7 +273,7 @@ TEST(Sharded, ClipsAndScalesInAllStages) {
       Net net, wanted;
       kt::ShardedOptimizer optimizer(net, kSgd,
                                      kt::ShardedOptimizerOptions().with_stage(stage).with_max_norm(0.05).with_reduction(
-                                         kt::DistributedOptimizerOptions().with_name(std::to_string(stage))));
+                                         kolo::DistributedOptimizerOptions().with_name(std::to_string(stage))));
       kolo::LossScaler scaler(kolo::LossScalerOptions().with_initial_scale_power(4));
       const auto alone = kSgd(kt::named_parameters(wanted));
       for (int step = 0; step < 4; ++step) {
@@ -330,7 +330,7 @@ TEST(Sharded, StepsCopiesInFloat32) {
       kt::ShardedOptimizer optimizer(
           kt::NamedTensors{{"w", value}}, maker<torch::optim::SGD>(torch::optim::SGDOptions(1.0 / 4096)),
           kt::ShardedOptimizerOptions().with_stage(stage).with_master_weights(true).with_reduction(
-              kt::DistributedOptimizerOptions().with_name(std::to_string(stage))));
+              kolo::DistributedOptimizerOptions().with_name(std::to_string(stage))));
       for (int step = 0; step < 64; ++step) {
         optimizer.zero_grad();
         value.sum().backward();
@@ -435,7 +435,7 @@ TEST(Sharded, LayersThatAreThawedOrFrozenNeedANewOne) {
       Net net;
       kt::ShardedOptimizer optimizer(net, kAdamW,
                                      kt::ShardedOptimizerOptions().with_stage(stage).with_reduction(
-                                         kt::DistributedOptimizerOptions().with_name(std::to_string(stage))));
+                                         kolo::DistributedOptimizerOptions().with_name(std::to_string(stage))));
       train(net, optimizer, torch::kDouble, 2, false);
       const auto step = [&] { train(net, optimizer, torch::kDouble, 1, false); };
       net.last->bias.set_requires_grad(true);

@@ -36,7 +36,7 @@ int level_of(const char* name) {
 
 void check_sum(kolo::Context& context, const std::string& name, std::size_t count) {
   std::vector<float> x(count, static_cast<float>(context.rank() + 1));
-  kolo::allreduce(context, name, kolo::view(x));
+  kolo::allreduce({context, name}, kolo::view(x));
   const auto wanted = static_cast<float>(context.size() * (context.size() + 1) / 2);
   for (const float value : x) {
     if (value != wanted) return expect(false, name + " has " + std::to_string(value));
@@ -46,7 +46,7 @@ void check_sum(kolo::Context& context, const std::string& name, std::size_t coun
 /// Waited for by `done` alone: progress needs no wait.
 void check_polling(kolo::Context& context) {
   std::vector<float> x(50'000, 1.0F);
-  kolo::Handle handle = kolo::allreduce_async(context, "polled", kolo::view(x));
+  kolo::Handle handle = kolo::allreduce_async({context, "polled"}, kolo::view(x));
   while (!handle.done()) {
   }
   handle.wait();

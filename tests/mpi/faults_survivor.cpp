@@ -32,6 +32,7 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
+#include <kolo/join.hpp>
 #include <kolo/point_to_point.hpp>
 
 namespace {

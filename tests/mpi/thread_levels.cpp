@@ -122,7 +122,7 @@ void check_sums(Report& report, kolo::Context& context, const std::string& name)
   const auto wanted = static_cast<float>(context.size() * (context.size() + 1) / 2);
   for (int step = 0; step < 20; ++step) {
     std::vector<float> x(30'000, static_cast<float>(context.rank() + 1));
-    kolo::allreduce(context, name, kolo::view(x));
+    kolo::allreduce({context, name}, kolo::view(x));
     for (const float value : x) {
       if (value != wanted) return report.equal(value, wanted, name);
     }

@@ -202,8 +202,6 @@ class InFlight {
   [[nodiscard]] std::vector<std::int64_t> splits() const;
   [[nodiscard]] Call call();
   [[nodiscard]] std::vector<Call> calls();
-  template <class Make>
-  auto make(Make&& make);
   void add_memory(Random& own, const Room& room);
   void add_company(Random& own, const Room& room);
   void fill();

@@ -128,15 +128,11 @@ Call InFlight::as_call(std::int64_t salt) {
 void InFlight::prepare() {
   const std::string& name = operation_.name;
   if (operation_.form == Form::prepared_group) {
-    prepared_ = prepare_grouped(group_, name, calls());
+    prepared_ = kolo::prepare({group_, name}, Call::grouped(calls()));
   } else if (operation_.kind == Kind::grouped) {
-    prepared_ = prepare_grouped_allreduce(group_, name, members(), options<AllreduceOptions>());
-  } else if (operation_.kind == Kind::broadcast) {
-    prepared_ = prepare_broadcast(group_, name, input(), operation_.root);
-  } else if (operation_.kind == Kind::allreduce) {
-    prepared_ = prepare_allreduce(group_, name, input(), options<AllreduceOptions>());
+    prepared_ = kolo::prepare({group_, name}, Call::grouped_allreduce(members(), options<AllreduceOptions>()));
   } else {
-    prepared_ = kolo::prepare(group_, name, call());
+    prepared_ = kolo::prepare({group_, name}, call());
   }
 }
 
@@ -153,133 +149,122 @@ void InFlight::submit(std::int64_t salt) {
     handle_ = prepared_.start();
     return;
   case Form::grouped:
-    return kolo::grouped(group_, operation_.name, calls());
+    return kolo::grouped({group_, operation_.name}, calls());
   case Form::grouped_async:
-    handle_ = grouped_async(group_, operation_.name, calls());
+    handle_ = grouped_async({group_, operation_.name}, calls());
     return;
   }
 }
 
-/// Makes a call by name, or unnamed.
-template <class Make>
-auto InFlight::make(Make&& make) {
-  if (operation_.name.empty()) return make(group_);
-  return make(group_, std::string_view(operation_.name));
-}
-
 void InFlight::start() {
+  const Where where = operation_.name.empty() ? Where(group_) : Where(group_, operation_.name);
   const TensorView in = input();
   const TensorView out = output();
   const int root = operation_.root;
   switch (operation_.kind) {
   case Kind::allreduce:
-    handle_ = make([&](const auto&... to) { return allreduce_async(to..., in, options<AllreduceOptions>()); });
+    handle_ = allreduce_async(where, in, options<AllreduceOptions>());
     break;
   case Kind::allreduce_into:
-    handle_ =
-        make([&](const auto&... to) { return allreduce_into_async(to..., in, out, options<AllreduceOptions>()); });
+    handle_ = allreduce_into_async(where, in, out, options<AllreduceOptions>());
     break;
   case Kind::grouped:
-    handle_ =
-        make([&](const auto&... to) { return grouped_allreduce_async(to..., members(), options<AllreduceOptions>()); });
+    handle_ = grouped_allreduce_async(where, members(), options<AllreduceOptions>());
     break;
   case Kind::broadcast:
-    handle_ = make([&](const auto&... to) { return broadcast_async(to..., in, root); });
+    handle_ = broadcast_async(where, in, root);
     break;
   case Kind::broadcast_into:
-    handle_ = make([&](const auto&... to) { return broadcast_into_async(to..., in, out, root); });
+    handle_ = broadcast_into_async(where, in, out, root);
     break;
   case Kind::allgather:
-    gathered_ = make([&](const auto&... to) { return allgather_async(to..., in); });
+    gathered_ = allgather_async(where, in);
     break;
   case Kind::allgather_into:
-    handle_ = make([&](const auto&... to) { return allgather_into_async(to..., in, out); });
+    handle_ = allgather_into_async(where, in, out);
     break;
   case Kind::reduce_scatter:
-    gathered_ =
-        make([&](const auto&... to) { return reduce_scatter_async(to..., in, options<ReduceScatterOptions>()); });
+    gathered_ = reduce_scatter_async(where, in, options<ReduceScatterOptions>());
     break;
   case Kind::reduce_scatter_into:
-    handle_ = make(
-        [&](const auto&... to) { return reduce_scatter_into_async(to..., in, out, options<ReduceScatterOptions>()); });
+    handle_ = reduce_scatter_into_async(where, in, out, options<ReduceScatterOptions>());
     break;
   case Kind::reduce:
-    handle_ = make([&](const auto&... to) { return reduce_async(to..., in, root, options<ReduceOptions>()); });
+    handle_ = reduce_async(where, in, root, options<ReduceOptions>());
     break;
   case Kind::reduce_into:
-    handle_ = make([&](const auto&... to) {
-      return reduce_into_async(to..., in, output_at_root(), root, options<ReduceOptions>());
-    });
+    handle_ = reduce_into_async(where, in, output_at_root(), root, options<ReduceOptions>());
     break;
   case Kind::gather:
-    gathered_ = make([&](const auto&... to) { return gather_async(to..., in, root); });
+    gathered_ = gather_async(where, in, root);
     break;
   case Kind::gather_into:
-    handle_ = make([&](const auto&... to) { return gather_into_async(to..., in, output_at_root(), root); });
+    handle_ = gather_into_async(where, in, output_at_root(), root);
     break;
   case Kind::scatter_into:
-    handle_ = make([&](const auto&... to) { return scatter_into_async(to..., input_at_root(), out, root, dealt()); });
+    handle_ = scatter_into_async(where, input_at_root(), out, root, dealt());
     break;
   case Kind::alltoall:
-    exchanged_ = make([&](const auto&... to) { return alltoall_async(to..., in, splits()); });
+    exchanged_ = alltoall_async(where, in, splits());
     break;
   case Kind::alltoall_into:
-    handle_ = make([&](const auto&... to) { return alltoall_into_async(to..., in, out); });
+    handle_ = alltoall_into_async(where, in, out);
     break;
   case Kind::alltoall_splits_into:
-    handle_ = make([&](const auto&... to) { return alltoall_into_async(to..., in, out, splits()); });
+    handle_ = alltoall_into_async(where, in, out, splits());
     break;
   case Kind::barrier:
-    handle_ = make([&](const auto&... to) { return barrier_async(to...); });
+    handle_ = barrier_async(where);
     break;
   }
 }
 
 void InFlight::run() {
+  const Where where = operation_.name.empty() ? Where(group_) : Where(group_, operation_.name);
   const TensorView in = input();
   const TensorView out = output();
   const int root = operation_.root;
   switch (operation_.kind) {
   case Kind::allreduce:
-    return make([&](const auto&... to) { allreduce(to..., in, options<AllreduceOptions>()); });
+    return allreduce(where, in, options<AllreduceOptions>());
   case Kind::allreduce_into:
-    return make([&](const auto&... to) { allreduce_into(to..., in, out, options<AllreduceOptions>()); });
+    return allreduce_into(where, in, out, options<AllreduceOptions>());
   case Kind::grouped:
-    return grouped_allreduce(group_, operation_.name, members(), options<AllreduceOptions>());
+    return grouped_allreduce(where, members(), options<AllreduceOptions>());
   case Kind::broadcast:
-    return make([&](const auto&... to) { broadcast(to..., in, root); });
+    return broadcast(where, in, root);
   case Kind::broadcast_into:
-    return make([&](const auto&... to) { broadcast_into(to..., in, out, root); });
+    return broadcast_into(where, in, out, root);
   case Kind::allgather:
-    got_.output = make([&](const auto&... to) { return allgather(to..., in); });
+    got_.output = allgather(where, in);
     return;
   case Kind::allgather_into:
-    return make([&](const auto&... to) { allgather_into(to..., in, out); });
+    return allgather_into(where, in, out);
   case Kind::reduce_scatter:
-    got_.output = make([&](const auto&... to) { return reduce_scatter(to..., in, options<ReduceScatterOptions>()); });
+    got_.output = reduce_scatter(where, in, options<ReduceScatterOptions>());
     return;
   case Kind::reduce_scatter_into:
-    return make([&](const auto&... to) { reduce_scatter_into(to..., in, out, options<ReduceScatterOptions>()); });
+    return reduce_scatter_into(where, in, out, options<ReduceScatterOptions>());
   case Kind::reduce:
-    return make([&](const auto&... to) { reduce(to..., in, root, options<ReduceOptions>()); });
+    return reduce(where, in, root, options<ReduceOptions>());
   case Kind::reduce_into:
-    return make([&](const auto&... to) { reduce_into(to..., in, output_at_root(), root, options<ReduceOptions>()); });
+    return reduce_into(where, in, output_at_root(), root, options<ReduceOptions>());
   case Kind::gather:
-    got_.output = make([&](const auto&... to) { return gather(to..., in, root); });
+    got_.output = gather(where, in, root);
     return;
   case Kind::gather_into:
-    return make([&](const auto&... to) { gather_into(to..., in, output_at_root(), root); });
+    return gather_into(where, in, output_at_root(), root);
   case Kind::scatter_into:
-    return make([&](const auto&... to) { scatter_into(to..., input_at_root(), out, root, dealt()); });
+    return scatter_into(where, input_at_root(), out, root, dealt());
   case Kind::alltoall:
-    got_ = make([&](const auto&... to) { return alltoall(to..., in, splits()); });
+    got_ = alltoall(where, in, splits());
     return;
   case Kind::alltoall_into:
-    return make([&](const auto&... to) { alltoall_into(to..., in, out); });
+    return alltoall_into(where, in, out);
   case Kind::alltoall_splits_into:
-    return make([&](const auto&... to) { alltoall_into(to..., in, out, splits()); });
+    return alltoall_into(where, in, out, splits());
   case Kind::barrier:
-    return barrier(group_);
+    return barrier(where);
   }
 }
 

@@ -27,7 +27,31 @@ void wrong(kolo::Context& context, const kolo::Tensor& tensor) {
   (void)kept;
 }
 
+void nowhere(kolo::Context& context, std::vector<float>& x) {
+  kolo::allreduce(nullptr, kolo::view(x));             // says: a name is text, not a null pointer
+  kolo::allreduce(0, kolo::view(x));                   // says: a name is text, not a null pointer
+  kolo::allreduce({context, nullptr}, kolo::view(x));  // says: a name is text, not a null pointer
+  kolo::allreduce({context, 0}, kolo::view(x));        // says: a name is text, not a null pointer
+  kolo::allreduce(7, kolo::view(x));                   // says: no matching function
+  kolo::allreduce(x.data(), kolo::view(x));            // says: no matching function
+  kolo::allreduce("w", x.data());                      // says: no matching function
+  kolo::allreduce({"w", context}, kolo::view(x));      // says: no matching function
+  kolo::allreduce(context, "w", kolo::view(x));        // says: no matching function
+  kolo::grouped_allreduce(context, "w", {});           // says: no matching function
+  kolo::run(context, "w", kolo::Call::barrier());      // says: no matching function
+  kolo::barrier(kolo::BroadcastOptions());             // says: no matching function
+  kolo::barrier({kolo::Context(), "w"});               // says: keep it in a variable
+
+  const kolo::Where where = context;
+  const kolo::Where copy = where;  // says: pass it by reference
+  (void)copy;
+}
+
 void dropped(kolo::Context& context) {
+  kolo::allreduce_async(context, kolo::view<float>(nullptr, 0));  // says: nodiscard
+  kolo::allgather(kolo::view<float>(nullptr, 0));                 // says: nodiscard
+  kolo::prepare("w", kolo::Call::barrier());                      // says: nodiscard
+
   kolo::Session();              // says: nodiscard
   kolo::Context::alone();       // says: nodiscard
   kolo::ContextGuard{context};  // says: nodiscard

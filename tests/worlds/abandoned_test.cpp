@@ -75,20 +75,19 @@ const std::vector<Case> kCases = {
      }},
     {"named_allreduce",
      [](const kolo::Group& group, const Memory& m, auto timeout) {
-       return kolo::allreduce_async(group, "x", kolo::view(m.in), within<kolo::AllreduceOptions>(timeout));
+       return kolo::allreduce_async({group, "x"}, kolo::view(m.in), within<kolo::AllreduceOptions>(timeout));
      }},
     {"prepared_allreduce",
      [](const kolo::Group& group, const Memory& m, auto timeout) {
-       m.prepared.emplace(
-           kolo::prepare_allreduce(group, "x", kolo::view(m.in), within<kolo::AllreduceOptions>(timeout)));
+       m.prepared.emplace(kolo::prepare(
+           {group, "x"}, kolo::Call::allreduce(kolo::view(m.in), within<kolo::AllreduceOptions>(timeout))));
        return m.prepared->start();
      }},
     {"grouped",
      [](const kolo::Group& group, const Memory& m, auto timeout) {
        const auto options = within<kolo::AllreduceOptions>(timeout);
-       return kolo::grouped_async(
-           group, "x",
-           {kolo::Call::allreduce(kolo::view(m.in), options), kolo::Call::allreduce(kolo::view(m.out), options)});
+       return kolo::grouped_async({group, "x"}, {kolo::Call::allreduce(kolo::view(m.in), options),
+                                                 kolo::Call::allreduce(kolo::view(m.out), options)});
      }},
     {"reduce",
      [](const kolo::Group& group, const Memory& m, auto timeout) {

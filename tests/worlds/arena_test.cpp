@@ -313,7 +313,7 @@ TEST_P(Arena, OfGroups) {
               for (std::size_t i = 0; i < tensors.size(); ++i) {
                 fill(tensors[i], kolo::rank(group), step);
                 const std::uint64_t before = kolo::metrics().bytes_in_place;
-                kolo::allreduce(group, "x" + std::to_string(i), tensors[i], ReduceOp::sum);
+                kolo::allreduce({group, "x" + std::to_string(i)}, tensors[i], ReduceOp::sum);
                 check(tensors[i], kolo::size(group), step, "arena " + std::to_string(i));
                 const std::vector<int> owners = groups[i].members();
                 const std::vector<int> members = group.members();
@@ -361,7 +361,7 @@ TEST(ArenaErrors, SeveralAtOnceHaveNumbersOfTheirOwn) {
           GradientArena arena(pair, 4096);
           const TensorView tensor = arena.allocate(DType::float32, vector_of(100));
           fill(tensor, kolo::rank(pair), round);
-          kolo::allreduce(pair, "x", tensor, ReduceOp::sum);
+          kolo::allreduce({pair, "x"}, tensor, ReduceOp::sum);
           check(tensor, 2, round, "x");
         }
       });

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,81 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Calls,
                            return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
                                   "pernode";
                          });
+
+/// Converts to a name.
+struct Label {
+  std::string text;
+  operator std::string_view() const { return text; }
+};
+
+/// What a call is given first, in a function of the user's own.
+std::string told(const kolo::Where& where) {
+  return std::to_string(kolo::size(where.group())) + ' ' + std::string(where.name().value_or("-"));
+}
+
+TEST(Where, IsAGroupANameOrBoth) {
+  kolo::run_local(2, [] {
+    const kolo::Group alone = kolo::world().split(kolo::rank());
+    kolo::Context& context = kolo::current_context();
+    const std::string text = "text";
+    const char* const characters = "characters";
+    char array[8] = "array";
+    EXPECT_EQ(told(context), "2 -");
+    EXPECT_EQ(told(alone), "1 -");
+    EXPECT_EQ(told(kolo::world()), "2 -");
+    EXPECT_EQ(told("literal"), "2 literal");
+    EXPECT_EQ(told(text), "2 text");
+    EXPECT_EQ(told(text + '2'), "2 text2");
+    EXPECT_EQ(told(std::string_view(text).substr(2)), "2 xt");
+    EXPECT_EQ(told(characters), "2 characters");
+    EXPECT_EQ(told(array), "2 array");
+    EXPECT_EQ(told(Label{"label"}), "2 label");
+    EXPECT_EQ(told({alone, "literal"}), "1 literal");
+    EXPECT_EQ(told({context, text}), "2 text");
+    EXPECT_EQ(told({kolo::world(), text + '2'}), "2 text2");
+    EXPECT_EQ(told({alone, Label{"label"}}), "1 label");
+    // An empty name is a name, which calls refuse.
+    EXPECT_EQ(told(""), "2 ");
+    EXPECT_EQ(told(std::string_view()), "2 ");
+    const char* const none = nullptr;
+    EXPECT_EQ(told(none), "2 ");
+    EXPECT_EQ(told({alone, none}), "1 ");
+  });
+  const kolo::Where named = "x";
+  EXPECT_EQ(sentence_of(ErrorCode::not_initialized, [&] { (void)named.group(); }),
+            sentence_of(ErrorCode::not_initialized, [] { (void)kolo::current_context(); }));
+}
+static_assert(sizeof(kolo::Where) <= 3 * sizeof(void*) && std::is_trivially_destructible_v<kolo::Where>);
+static_assert(!std::is_copy_constructible_v<kolo::Where> && !std::is_default_constructible_v<kolo::Where>);
+static_assert(!std::is_convertible_v<std::nullptr_t, kolo::Where> && !std::is_convertible_v<int, kolo::Where>);
+static_assert(!std::is_convertible_v<kolo::TensorView, kolo::Where> && !std::is_convertible_v<float*, kolo::Where>);
+static_assert(!std::is_constructible_v<kolo::Where, kolo::Group, std::nullptr_t>);
+
+TEST(Where, EveryFormTakesIt) {
+  kolo::run_local(2, [] {
+    std::vector<float> x(2, 1), both(4);
+    std::string name;
+    const auto next = [&name]() -> const std::string& { return name = std::to_string(std::stoi('0' + name) + 1); };
+    const kolo::Group group = kolo::world().split(0);
+    kolo::barrier(next());
+    kolo::barrier({group, next()});
+    kolo::barrier_async({group, next()}).wait();
+    kolo::grouped_allreduce({{"x", kolo::view(x)}});
+    kolo::grouped_allreduce(next(), {{"x", kolo::view(x)}}, ReduceOp::average);
+    kolo::grouped_allreduce({group, next()}, {{"x", kolo::view(x)}});
+    kolo::grouped_allreduce_async(group, {{"x", kolo::view(x)}}).wait();
+    EXPECT_EQ(x, std::vector<float>(2, 8));
+    EXPECT_EQ(kolo::allreduce(next(), 1), 2);
+    EXPECT_EQ(kolo::allreduce({group, next()}, 1.5, ReduceOp::max), 1.5);
+    kolo::allgather_equal_into(kolo::const_view(x), kolo::view(both));
+    kolo::allgather_equal_into_async({group, next()}, kolo::const_view(x), kolo::view(both)).wait();
+    EXPECT_EQ(both, std::vector<float>(4, 8));
+    // A started operation has its own copy of the name.
+    kolo::Handle handle = kolo::allreduce_async(std::string(100, 'n'), kolo::view(x));
+    handle.wait();
+    EXPECT_EQ(x, std::vector<float>(2, 16));
+  });
+}
 
 TEST(CallErrors, OfGroups) {
   kolo::run_local(2, [] {
@@ -128,31 +204,32 @@ TEST_P(Calls, AreRunAndStarted) {
     const auto expect_all = [&](const std::vector<int>& got) {
       for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(got[static_cast<std::size_t>(rank)], rank);
     };
-    for (const std::optional<std::string_view> name : {std::optional<std::string_view>("x"), {}}) {
+    const kolo::Where named = "x", unnamed = kolo::current_context();
+    for (const kolo::Where* const where : {&named, &unnamed}) {
       for (int call = 0; call < 3; ++call) {
         int one = kolo::rank();
         const Call sum = Call::allreduce(kolo::view(&one, 1));
-        kolo::run(kolo::world(), name, sum);
+        kolo::run(*where, sum);
         EXPECT_EQ(one, ranks * (ranks - 1) / 2);
         one = kolo::rank();
-        kolo::start(kolo::world(), name, sum).wait();
+        kolo::start(*where, sum).wait();
         EXPECT_EQ(one, ranks * (ranks - 1) / 2);
 
         const int mine = kolo::rank();
         const Call gather = Call::allgather(kolo::const_view(&mine, 1));
         kolo::CallResult result;
-        kolo::run(kolo::world(), name, gather, &result);
+        kolo::run(*where, gather, &result);
         const auto all = result.output.as<int>();
         expect_all({all.begin(), all.end()});
-        kolo::Future<kolo::Tensor> future(kolo::start(kolo::world(), name, gather));
+        kolo::Future<kolo::Tensor> future(kolo::start(*where, gather));
         const kolo::Tensor later = future.get();
         expect_all({later.as<int>().begin(), later.as<int>().end()});
 
         const std::vector<int> to_each(static_cast<std::size_t>(ranks), mine);
-        kolo::run(kolo::world(), name, Call::alltoall(kolo::const_view(to_each)), &result);
+        kolo::run(*where, Call::alltoall(kolo::const_view(to_each)), &result);
         expect_all({result.output.as<int>().begin(), result.output.as<int>().end()});
         EXPECT_EQ(result.received_splits, std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 1));
-        kolo::run(kolo::world(), name, Call::barrier());
+        kolo::run(*where, Call::barrier());
       }
     }
   });
@@ -164,14 +241,15 @@ TEST_P(Calls, ThatAreAlikeButForOneThing) {
     const int ranks = kolo::size();
     const int last = ranks - 1;
     float x = 0, y = 0;
+    const kolo::Where named = "x", unnamed = kolo::current_context();
     const auto check = [&](const Call& call, float wanted) {
-      for (const std::optional<std::string_view> name : {std::optional<std::string_view>("x"), {}}) {
+      for (const kolo::Where* const where : {&named, &unnamed}) {
         for (int again = 0; again < 2; ++again) {
           x = y = static_cast<float>(kolo::rank() + 1);
-          kolo::run(kolo::world(), name, call);
+          kolo::run(*where, call);
           EXPECT_EQ(x, wanted);
           x = y = static_cast<float>(kolo::rank() + 1);
-          kolo::start(kolo::world(), name, call).wait();
+          kolo::start(*where, call).wait();
           EXPECT_EQ(x, wanted);
         }
       }
@@ -211,8 +289,8 @@ TEST_P(Calls, AGroupedAllreduceNeedsNoName) {
     std::vector<float> x(3, 1), y(5, 2);
     const std::vector<kolo::NamedView> members{{"x", kolo::view(x)}, {"y", kolo::view(y)}};
     const auto ranks = static_cast<float>(kolo::size());
-    kolo::run(kolo::world(), std::nullopt, Call::grouped_allreduce(members));
-    kolo::start(kolo::world(), std::nullopt, Call::grouped_allreduce(members)).wait();
+    kolo::run(kolo::world(), Call::grouped_allreduce(members));
+    kolo::start(kolo::world(), Call::grouped_allreduce(members)).wait();
     EXPECT_EQ(x, std::vector<float>(3, ranks * ranks));
     EXPECT_EQ(y, std::vector<float>(5, 2 * ranks * ranks));
   });
@@ -227,7 +305,7 @@ TEST_P(Calls, GatherEqualRows) {
       std::vector<int> out(wanted.size(), -1);
       std::vector<int> again(wanted.size(), -1);
       const Call call = Call::allgather_equal_into(kolo::const_view(in), kolo::view(out));
-      kolo::run(kolo::world(), std::nullopt, call);
+      kolo::run(kolo::world(), call);
       EXPECT_EQ(out, wanted);
       kolo::grouped("both", {call, Call::allgather_equal_into(kolo::const_view(in), kolo::view(again))});
       EXPECT_EQ(again, wanted);
@@ -235,7 +313,7 @@ TEST_P(Calls, GatherEqualRows) {
     std::vector<int> whole(static_cast<std::size_t>(kolo::size()), -1);
     int& mine = whole[static_cast<std::size_t>(kolo::rank())];
     mine = kolo::rank();
-    kolo::run(kolo::world(), "in place", Call::allgather_equal_into(kolo::const_view(&mine, 1), kolo::view(whole)));
+    kolo::run({kolo::world(), "in place"}, Call::allgather_equal_into(kolo::const_view(&mine, 1), kolo::view(whole)));
     for (int r = 0; r < kolo::size(); ++r) EXPECT_EQ(whole[static_cast<std::size_t>(r)], r);
   });
 }
@@ -244,8 +322,9 @@ TEST(CallErrors, OfEqualRows) {
   kolo::run_local(2, [] {
     std::vector<int> in(3), out(6);
     const auto gather = [&](kolo::ConstTensorView from, kolo::TensorView to) {
-      return sentence_of(ErrorCode::invalid_argument,
-                         [&] { kolo::run(kolo::world(), "g", Call::allgather_equal_into(from, to)); });
+      return sentence_of(ErrorCode::invalid_argument, [&] {
+        kolo::run({kolo::world(), "g"}, Call::allgather_equal_into(from, to));
+      });
     };
     EXPECT_EQ(gather(kolo::const_view(in), kolo::view(in)),
               "allgather_equal of \"g\": the output has 3 elements, but 2 ranks give 3 each");
@@ -254,11 +333,11 @@ TEST(CallErrors, OfEqualRows) {
               "rank's rows of it as the input");
     in.resize(kolo::rank() == 0 ? 3 : 2);
     out.resize(in.size() * 2);
-    EXPECT_NE(sentence_of(ErrorCode::mismatch,
-                          [&] {
-                            kolo::run(kolo::world(), "g",
-                                      Call::allgather_equal_into(kolo::const_view(in), kolo::view(out)));
-                          })
+    EXPECT_NE(sentence_of(
+                  ErrorCode::mismatch,
+                  [&] {
+                    kolo::run({kolo::world(), "g"}, Call::allgather_equal_into(kolo::const_view(in), kolo::view(out)));
+                  })
                   .find("[3] on rank 0"),
               std::string::npos);
     EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
@@ -272,10 +351,9 @@ TEST(CallErrors, OfNamesAndResults) {
     const std::string no_name = "this call needs a name: give every tensor one of its own, the same on all ranks";
     const Call sum = Call::allreduce(kolo::view(x));
     const Call gather = Call::allgather(kolo::const_view(x));
-    EXPECT_EQ(refused([&] { kolo::run(kolo::world(), "", sum); }), no_name);
-    EXPECT_EQ(refused([&] { (void)kolo::start(kolo::world(), "", gather); }), no_name);
-    EXPECT_EQ(refused([&] { kolo::run(kolo::world(), std::nullopt, Call::grouped(Span<const Call>(&sum, 1))); }),
-              no_name);
+    EXPECT_EQ(refused([&] { kolo::run({kolo::world(), ""}, sum); }), no_name);
+    EXPECT_EQ(refused([&] { (void)kolo::start({kolo::world(), ""}, gather); }), no_name);
+    EXPECT_EQ(refused([&] { kolo::run(kolo::world(), Call::grouped(Span<const Call>(&sum, 1))); }), no_name);
     EXPECT_EQ(refused([&] { (void)kolo::prepare("g", gather); }),
               "allgather of \"g\": it owns its result, which a prepared request cannot; use the call with _into, and "
               "give the output");
@@ -307,6 +385,8 @@ TEST(CallErrors, AreThoseOfTheCalls) {
               "gather of \"x\": rank " + std::to_string(kolo::rank()) +
                   " is the root, and gets the result; give an output");
     EXPECT_EQ(refused([&] { (void)kolo::prepare("", Call::broadcast(kolo::view(x), 0)); }),
+              "this call needs a name: give every tensor one of its own, the same on all ranks");
+    EXPECT_EQ(refused([&] { (void)kolo::prepare(kolo::world(), Call::broadcast(kolo::view(x), 0)); }),
               "this call needs a name: give every tensor one of its own, the same on all ranks");
     kolo::Prepared held = kolo::prepare("held", Call::broadcast(kolo::view(x), 0));
     EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { (void)kolo::reduce_async("held", kolo::view(x), 0); }),

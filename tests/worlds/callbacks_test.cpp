@@ -132,7 +132,7 @@ void destroy_a_context_in_a_callback() {
       }));
   std::vector<float> x{1};
   std::atomic<bool> called{false};
-  kolo::Handle handle = kolo::allreduce_async(*context, "w", kolo::view(x));
+  kolo::Handle handle = kolo::allreduce_async({*context, "w"}, kolo::view(x));
   handle.on_done([&](const kolo::Status&) {
     context.reset();
     called.store(true);

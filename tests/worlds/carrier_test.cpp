@@ -163,7 +163,7 @@ TEST_P(OverUcx, StepsMessagesAndGroupsSideBySide) {
             EXPECT_EQ(kolo::testing::exchange_messages(group, static_cast<std::uint64_t>(step), 12, 200000), "");
             for (std::size_t i = 0; i < large.size(); ++i)
               large[i] = static_cast<float>((static_cast<int>(i) + step + kolo::rank(group)) % 8);
-            kolo::allreduce(group, "large", kolo::view(large), kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::sum));
+            kolo::allreduce({group, "large"}, kolo::view(large), kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::sum));
             std::size_t wrong = 0;
             for (std::size_t i = 0; i < large.size(); ++i) {
               float sum = 0;

@@ -261,7 +261,7 @@ TEST(Compression, RefusesWhatItCannotDo) {
     Model<float> model;
     kolo::Sgd inner = sgd(model.list);
     const auto made_with = [&](const std::vector<Parameter>& list, const kolo::DistributedOptimizerOptions& options) {
-      return [&list, options] { kolo::GradientReducer reducer(kolo::world(), list, options); };
+      return [&list, options] { kolo::detail::GradientReducer reducer(kolo::world(), list, options); };
     };
     EXPECT_EQ(sentence_of(ErrorCode::invalid_argument,
                           made_with(model.list, compressed().with_send_gradients_as(kolo::DType::float16))),
@@ -279,7 +279,7 @@ TEST(Compression, RefusesWhatItCannotDo) {
                     made_with(model.list, kolo::rank() == 0 ? compressed() : kolo::DistributedOptimizerOptions())),
         "DistributedOptimizer(gradients): ranks disagree: rank 0 has \"compression int8_blocks\"; rank 1 has \"w0 "
         "float32 [1000]\"");
-    kolo::GradientReducer reducer(kolo::world(), model.list, compressed());
+    kolo::detail::GradientReducer reducer(kolo::world(), model.list, compressed());
     reducer.gradient_ready(0);
     EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { static_cast<void>(reducer.state()); }),
               "DistributedOptimizer: state() in the middle of a step; after step() is the time for it");

@@ -40,7 +40,7 @@ class AtTheCall : public testing::Test {
   std::string refused(Call&& call, ErrorCode code = ErrorCode::invalid_argument) {
     const std::string sentence = sentence_of(code, std::forward<Call>(call));
     std::vector<float> fine{1, 2};
-    kolo::allreduce(context_, "x", kolo::view(fine));
+    kolo::allreduce({context_, "x"}, kolo::view(fine));
     EXPECT_EQ(fine, (std::vector<float>{1, 2}));
     return sentence;
   }
@@ -52,11 +52,15 @@ class AtTheCall : public testing::Test {
 
 TEST_F(AtTheCall, NullPointer) {
   EXPECT_EQ(
-      refused([&] { kolo::allreduce(context_, "x", kolo::view<float>(nullptr, 4)); }),
+      refused([&] {
+        kolo::allreduce({context_, "x"}, kolo::view<float>(nullptr, 4));
+      }),
       "allreduce of \"x\": the tensor is a null pointer, but its shape [4] has 4 elements; give the address of the "
       "first");
   EXPECT_EQ(
-      refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view<float>(nullptr, 4)); }),
+      refused([&] {
+        kolo::allreduce_into({context_, "x"}, kolo::const_view(x_), kolo::view<float>(nullptr, 4));
+      }),
       "allreduce of \"x\": the output is a null pointer, but its shape [4] has 4 elements; give the address of the "
       "first");
   EXPECT_EQ(
@@ -67,10 +71,12 @@ TEST_F(AtTheCall, NullPointer) {
             "unnamed gather: the output is a null pointer, but its shape [4] has 4 elements; give the address of the "
             "first");
   EXPECT_EQ(
-      refused([&] { (void)kolo::allgather(context_, "x", kolo::const_view<float>(nullptr, 2)); }),
+      refused([&] {
+        (void)kolo::allgather({context_, "x"}, kolo::const_view<float>(nullptr, 2));
+      }),
       "allgather of \"x\": the input is a null pointer, but its shape [2] has 2 elements; give the address of the "
       "first");
-  kolo::allreduce(context_, "nothing", kolo::view<float>(nullptr, 0));
+  kolo::allreduce({context_, "nothing"}, kolo::view<float>(nullptr, 0));
 }
 
 TEST_F(AtTheCall, OverlappingOutput) {
@@ -78,56 +84,68 @@ TEST_F(AtTheCall, OverlappingOutput) {
       "allreduce of \"x\": the input and the output overlap; use the call without _into to work in place, or give an "
       "output of its own";
   EXPECT_EQ(refused([&] {
-              kolo::allreduce_into(context_, "x", kolo::const_view(x_.data(), 3), kolo::view(x_.data() + 1, 3));
+              kolo::allreduce_into({context_, "x"}, kolo::const_view(x_.data(), 3), kolo::view(x_.data() + 1, 3));
             }),
             wanted);
-  EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view(x_)); }), wanted);
+  EXPECT_EQ(refused([&] { kolo::allreduce_into({context_, "x"}, kolo::const_view(x_), kolo::view(x_)); }), wanted);
   std::vector<float> whole(8, 1);
   EXPECT_EQ(refused([&] {
-              (void)kolo::allgather_into_async(context_, "x", kolo::const_view(whole.data(), 4),
+              (void)kolo::allgather_into_async({context_, "x"}, kolo::const_view(whole.data(), 4),
                                                kolo::view(whole.data() + 3, 4));
             }),
             "allgather of \"x\": the input and the output overlap; give an output of its own");
   // Side by side is no overlap.
-  kolo::allreduce_into(context_, "x", kolo::const_view(whole.data(), 4), kolo::view(whole.data() + 4, 4));
+  kolo::allreduce_into({context_, "x"}, kolo::const_view(whole.data(), 4), kolo::view(whole.data() + 4, 4));
 }
 
 TEST_F(AtTheCall, InputAndOutputThatDoNotFit) {
   std::vector<double> wide(4);
-  EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view(wide)); }),
+  EXPECT_EQ(refused([&] {
+              kolo::allreduce_into({context_, "x"}, kolo::const_view(x_), kolo::view(wide));
+            }),
             "allreduce of \"x\": the input is float32, but the output is float64; they must agree");
   std::vector<float> longer(5);
-  EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view(longer)); }),
+  EXPECT_EQ(refused([&] {
+              kolo::allreduce_into({context_, "x"}, kolo::const_view(x_), kolo::view(longer));
+            }),
             "allreduce of \"x\": the input has shape [4], but the output has [5]; they must agree");
-  EXPECT_EQ(
-      refused([&] { (void)kolo::broadcast_into_async(context_, "x", kolo::const_view(x_), kolo::view(longer), 0); }),
-      "broadcast of \"x\": the input has shape [4], but the output has [5]; they must agree");
+  EXPECT_EQ(refused([&] {
+              (void)kolo::broadcast_into_async({context_, "x"}, kolo::const_view(x_), kolo::view(longer), 0);
+            }),
+            "broadcast of \"x\": the input has shape [4], but the output has [5]; they must agree");
 }
 
 TEST_F(AtTheCall, UnknownRoot) {
-  EXPECT_EQ(refused([&] { kolo::broadcast(context_, "x", kolo::view(x_), 1); }),
+  EXPECT_EQ(refused([&] {
+              kolo::broadcast({context_, "x"}, kolo::view(x_), 1);
+            }),
             "broadcast of \"x\": there is no root rank 1; a root is a rank of the group, 0 to 0");
-  EXPECT_EQ(refused([&] { kolo::broadcast(context_, "x", kolo::view(x_), -1); }),
+  EXPECT_EQ(refused([&] {
+              kolo::broadcast({context_, "x"}, kolo::view(x_), -1);
+            }),
             "broadcast of \"x\": there is no root rank -1; a root is a rank of the group, 0 to 0");
   EXPECT_EQ(refused([&] { (void)kolo::broadcast_object(context_, 5, 7); }),
             "unnamed broadcast: there is no root rank 7; a root is a rank of the group, 0 to 0");
 }
 
 TEST_F(AtTheCall, AverageOfIntegers) {
-  EXPECT_EQ(
-      refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_op(ReduceOp::average)); }),
-      "allreduce of \"x\": the average of int32 is not defined; use ReduceOp::sum and divide, or a "
-      "floating-point type");
+  EXPECT_EQ(refused([&] {
+              kolo::allreduce({context_, "x"}, kolo::view(n_), AllreduceOptions{}.with_op(ReduceOp::average));
+            }),
+            "allreduce of \"x\": the average of int32 is not defined; use ReduceOp::sum and divide, or a "
+            "floating-point type");
   std::array<bool, 2> flags{};
   EXPECT_EQ(refused([&] {
-              kolo::allreduce(context_, "x", kolo::view(flags), AllreduceOptions{}.with_op(ReduceOp::average));
+              kolo::allreduce({context_, "x"}, kolo::view(flags), AllreduceOptions{}.with_op(ReduceOp::average));
             }),
             "allreduce of \"x\": the average of bool is not defined; use ReduceOp::sum and divide, or a floating-point "
             "type");
 }
 
 TEST_F(AtTheCall, BitsOfFloats) {
-  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(x_), ReduceOp::bit_xor); }),
+  EXPECT_EQ(refused([&] {
+              kolo::allreduce({context_, "x"}, kolo::view(x_), ReduceOp::bit_xor);
+            }),
             "allreduce of \"x\": bit_xor of float32 is not defined; use it with integers or booleans");
   EXPECT_EQ(refused([&] { kolo::reduce(context_, kolo::view(x_), 0, ReduceOp::bit_and); }),
             "unnamed reduce: bit_and of float32 is not defined; use it with integers or booleans");
@@ -136,27 +154,34 @@ TEST_F(AtTheCall, BitsOfFloats) {
 }
 
 TEST_F(AtTheCall, ScaledIntegers) {
-  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_prescale(0.5)); }),
+  EXPECT_EQ(refused([&] {
+              kolo::allreduce({context_, "x"}, kolo::view(n_), AllreduceOptions{}.with_prescale(0.5));
+            }),
             "allreduce of \"x\": int32 cannot be scaled by 0.5 and 1; prescale and postscale need a "
             "floating-point type");
-  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_postscale(2)); }),
+  EXPECT_EQ(refused([&] {
+              kolo::allreduce({context_, "x"}, kolo::view(n_), AllreduceOptions{}.with_postscale(2));
+            }),
             "allreduce of \"x\": int32 cannot be scaled by 1 and 2; prescale and postscale need a "
             "floating-point type");
 }
 
 TEST_F(AtTheCall, ScalesThatAreNoNumbers) {
   for (const double scale : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(x_), AllreduceOptions{}.with_prescale(scale)); }),
+    EXPECT_EQ(refused([&] {
+                kolo::allreduce({context_, "x"}, kolo::view(x_), AllreduceOptions{}.with_prescale(scale));
+              }),
               "allreduce of \"x\": prescale and postscale must be finite numbers");
-    EXPECT_EQ(
-        refused([&] { kolo::allreduce(context_, "x", kolo::view(x_), AllreduceOptions{}.with_postscale(scale)); }),
-        "allreduce of \"x\": prescale and postscale must be finite numbers");
+    EXPECT_EQ(refused([&] {
+                kolo::allreduce({context_, "x"}, kolo::view(x_), AllreduceOptions{}.with_postscale(scale));
+              }),
+              "allreduce of \"x\": prescale and postscale must be finite numbers");
   }
 }
 
 TEST_F(AtTheCall, CudaMemory) {
   const kolo::TensorView view(x_.data(), kolo::DType::float32, kolo::Shape{4}, {kolo::DeviceKind::cuda, 1});
-  const std::string said = refused([&] { kolo::allreduce(context_, "x", view); }, ErrorCode::unsupported);
+  const std::string said = refused([&] { kolo::allreduce({context_, "x"}, view); }, ErrorCode::unsupported);
 #ifdef KOLO_HAS_CUDA
   // No driver, no device, or no second one: the rest of the sentence is CUDA's.
   const std::string wanted = "allreduce of \"x\": the tensor lies on cuda:1, but there is no ";
@@ -170,35 +195,39 @@ TEST_F(AtTheCall, CudaMemory) {
 
 TEST_F(AtTheCall, Names) {
   const std::string empty = "this call needs a name: give every tensor one of its own, the same on all ranks";
-  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "", kolo::view(x_)); }), empty);
-  EXPECT_EQ(refused([&] { (void)kolo::allreduce_async(context_, "", kolo::view(x_)); }), empty);
-  EXPECT_EQ(refused([&] { (void)kolo::allgather_async(context_, "", kolo::const_view(x_)); }), empty);
-  EXPECT_EQ(refused([&] { (void)kolo::barrier_async(context_, ""); }), empty);
-  EXPECT_EQ(refused([&] { (void)kolo::prepare_allreduce(context_, "", kolo::view(x_)); }), empty);
+  EXPECT_EQ(refused([&] { kolo::allreduce({context_, ""}, kolo::view(x_)); }), empty);
+  EXPECT_EQ(refused([&] { (void)kolo::allreduce_async({context_, ""}, kolo::view(x_)); }), empty);
+  EXPECT_EQ(refused([&] { (void)kolo::allgather_async({context_, ""}, kolo::const_view(x_)); }), empty);
+  EXPECT_EQ(refused([&] { (void)kolo::barrier_async({context_, ""}); }), empty);
+  EXPECT_EQ(refused([&] { (void)kolo::prepare({context_, ""}, kolo::Call::allreduce(kolo::view(x_))); }), empty);
   const std::string reserved = "the name \"kolo.x\" is reserved: names that begin with \"kolo.\" are Kolo's own";
-  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "kolo.x", kolo::view(x_)); }), reserved);
+  EXPECT_EQ(refused([&] { kolo::allreduce({context_, "kolo.x"}, kolo::view(x_)); }), reserved);
   EXPECT_EQ(refused([&] {
-              (void)kolo::grouped_allreduce_async(context_, "kolo.x", {{"m", kolo::view(x_)}});
+              (void)kolo::grouped_allreduce_async({context_, "kolo.x"}, {{"m", kolo::view(x_)}});
             }),
             reserved);
-  EXPECT_EQ(refused([&] { kolo::allreduce(context_, std::string(65537, 'n'), kolo::view(x_)); }),
+  EXPECT_EQ(refused([&] {
+              kolo::allreduce({context_, std::string(65537, 'n')}, kolo::view(x_));
+            }),
             "a name of 65537 bytes is too long; the longest has 65536");
   const std::string longest(65536, 'n');
-  kolo::allreduce(context_, longest, kolo::view(x_));
-  kolo::allreduce(context_, "koloX", kolo::view(x_));  // only the dot makes it ours
-  kolo::allreduce(context_, std::string_view("a\0b\n\xff", 5), kolo::view(x_));
+  kolo::allreduce({context_, longest}, kolo::view(x_));
+  kolo::allreduce({context_, "koloX"}, kolo::view(x_));  // only the dot makes it ours
+  kolo::allreduce({context_, std::string_view("a\0b\n\xff", 5)}, kolo::view(x_));
 }
 
 TEST_F(AtTheCall, Groups) {
-  EXPECT_EQ(refused([&] { kolo::grouped_allreduce(context_, "x", {}); }),
-            "allreduce of \"x\": a grouped call needs at least one member");
-  EXPECT_EQ(
-      refused([&] {
-        kolo::grouped_allreduce(context_, "x", {{"b", kolo::view(x_.data() + 2, 2)}, {"a", kolo::view(x_.data(), 3)}});
-      }),
-      "allreduce of \"x\": its members \"a\" and \"b\" overlap; give each memory of its own");
   EXPECT_EQ(refused([&] {
-              kolo::grouped_allreduce(context_, "x", {{"a", kolo::view(x_)}, {"b", kolo::view(n_)}},
+              kolo::grouped_allreduce({context_, "x"}, {});
+            }),
+            "allreduce of \"x\": a grouped call needs at least one member");
+  EXPECT_EQ(refused([&] {
+              kolo::grouped_allreduce({context_, "x"},
+                                      {{"b", kolo::view(x_.data() + 2, 2)}, {"a", kolo::view(x_.data(), 3)}});
+            }),
+            "allreduce of \"x\": its members \"a\" and \"b\" overlap; give each memory of its own");
+  EXPECT_EQ(refused([&] {
+              kolo::grouped_allreduce({context_, "x"}, {{"a", kolo::view(x_)}, {"b", kolo::view(n_)}},
                                       AllreduceOptions{}.with_op(ReduceOp::average));
             }),
             "allreduce of \"b\": the average of int32 is not defined; use ReduceOp::sum and divide, or a "
@@ -210,9 +239,9 @@ TEST_F(AtTheCall, GroupsWithANameTwice) {
       {"b", kolo::view(x_.data(), 1)}, {"a", kolo::view(x_.data() + 1, 1)}, {"b", kolo::view(x_.data() + 2, 1)}};
   const std::string wanted =
       "allreduce of \"x\": two of its members are named \"b\"; names within a grouped call must differ";
-  EXPECT_EQ(refused([&] { kolo::grouped_allreduce(context_, "x", twice); }), wanted);
-  EXPECT_EQ(refused([&] { (void)kolo::grouped_allreduce_async(context_, "x", twice); }), wanted);
-  EXPECT_EQ(refused([&] { (void)kolo::prepare_grouped_allreduce(context_, "x", twice); }), wanted);
+  EXPECT_EQ(refused([&] { kolo::grouped_allreduce({context_, "x"}, twice); }), wanted);
+  EXPECT_EQ(refused([&] { (void)kolo::grouped_allreduce_async({context_, "x"}, twice); }), wanted);
+  EXPECT_EQ(refused([&] { (void)kolo::prepare({context_, "x"}, kolo::Call::grouped_allreduce(twice)); }), wanted);
 }
 
 /// Numbers that a cast has made values of an enum: in every collective, named and not, before anything is said to
@@ -230,32 +259,42 @@ TEST_F(AtTheCall, NumbersOutsideAnEnum) {
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, odd_place); }), "unnamed allreduce" + place);
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, kolo::view(x_), odd_op); }), "unnamed allreduce" + op);
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, kolo::view(x_), odd_wire); }), "unnamed allreduce" + wire);
-  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", odd_type); }), "allreduce of \"x\"" + type);
-  EXPECT_EQ(refused([&] { (void)kolo::allreduce_async(context_, "x", odd_type); }), "allreduce of \"x\"" + type);
-  EXPECT_EQ(refused([&] { (void)kolo::allreduce_async(context_, "x", kolo::view(x_), odd_op); }),
+  EXPECT_EQ(refused([&] { kolo::allreduce({context_, "x"}, odd_type); }), "allreduce of \"x\"" + type);
+  EXPECT_EQ(refused([&] { (void)kolo::allreduce_async({context_, "x"}, odd_type); }), "allreduce of \"x\"" + type);
+  EXPECT_EQ(refused([&] {
+              (void)kolo::allreduce_async({context_, "x"}, kolo::view(x_), odd_op);
+            }),
             "allreduce of \"x\"" + op);
-  EXPECT_EQ(refused([&] { (void)kolo::prepare_allreduce(context_, "x", kolo::view(x_), odd_op); }),
+  EXPECT_EQ(refused([&] {
+              (void)kolo::prepare({context_, "x"}, kolo::Call::allreduce(kolo::view(x_), odd_op));
+            }),
             "allreduce of \"x\"" + op);
-  EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), odd_type); }),
+  EXPECT_EQ(refused([&] {
+              kolo::allreduce_into({context_, "x"}, kolo::const_view(x_), odd_type);
+            }),
             "allreduce of \"x\"" + type);
-  EXPECT_EQ(refused([&] { kolo::grouped_allreduce(context_, "x", {{"a", odd_type}}); }), "allreduce of \"a\"" + type);
+  EXPECT_EQ(refused([&] { kolo::grouped_allreduce({context_, "x"}, {{"a", odd_type}}); }), "allreduce of \"a\"" + type);
   EXPECT_EQ(refused([&] { kolo::broadcast(context_, odd_type, 0); }), "unnamed broadcast" + type);
-  EXPECT_EQ(refused([&] { (void)kolo::broadcast_async(context_, "x", odd_place, 0); }), "broadcast of \"x\"" + place);
+  EXPECT_EQ(refused([&] { (void)kolo::broadcast_async({context_, "x"}, odd_place, 0); }), "broadcast of \"x\"" + place);
   EXPECT_EQ(refused([&] { (void)kolo::allgather(context_, odd_type); }), "unnamed allgather" + type);
-  EXPECT_EQ(refused([&] { (void)kolo::allgather_async(context_, "x", odd_type); }), "allgather of \"x\"" + type);
+  EXPECT_EQ(refused([&] { (void)kolo::allgather_async({context_, "x"}, odd_type); }), "allgather of \"x\"" + type);
   EXPECT_EQ(refused([&] { (void)kolo::alltoall(context_, odd_type); }), "unnamed alltoall" + type);
-  EXPECT_EQ(refused([&] { (void)kolo::alltoall_async(context_, "x", odd_place, {4}); }),
+  EXPECT_EQ(refused([&] {
+              (void)kolo::alltoall_async({context_, "x"}, odd_place, {4});
+            }),
             "alltoall with splits of \"x\"" + place);
   EXPECT_EQ(refused([&] { (void)kolo::reduce_scatter(context_, kolo::view(x_), static_cast<ReduceOp>(8)); }),
             "unnamed reduce_scatter" + op);
-  EXPECT_EQ(refused([&] { (void)kolo::reduce_scatter_async(context_, "x", odd_type); }),
+  EXPECT_EQ(refused([&] {
+              (void)kolo::reduce_scatter_async({context_, "x"}, odd_type);
+            }),
             "reduce_scatter of \"x\"" + type);
   EXPECT_EQ(x_, (std::vector<float>{1, 2, 3, 4}));
 }
 
 TEST_F(AtTheCall, AllgatherOfRowsOfNothing) {
   EXPECT_EQ(refused([&] {
-              (void)kolo::allgather(context_, "x", kolo::const_view(x_.data(), kolo::Shape{2, 0}));
+              (void)kolo::allgather({context_, "x"}, kolo::const_view(x_.data(), kolo::Shape{2, 0}));
             }),
             "allgather of \"x\": its rows, of shape [0], have no elements; nothing can be gathered");
 }
@@ -283,7 +322,8 @@ TEST(Duplicates, InFlight) {
       EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { (void)kolo::allreduce_async("x", kolo::view(y)); }),
                 wanted);
       EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { kolo::allreduce("x", kolo::view(y)); }), wanted);
-      EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { (void)kolo::prepare_allreduce("x", kolo::view(y)); }),
+      EXPECT_EQ(sentence_of(ErrorCode::duplicate_name,
+                            [&] { (void)kolo::prepare("x", kolo::Call::allreduce(kolo::view(y))); }),
                 wanted);
       tried.set_value();
       first.wait();
@@ -321,7 +361,7 @@ TEST(Duplicates, TwoThreadsAtOnce) {
         at_the_line.fetch_add(1);
         while (at_the_line.load() < 2) std::this_thread::yield();
         try {
-          handles[which] = kolo::allreduce_async(context, "x", kolo::view(x[which]));
+          handles[which] = kolo::allreduce_async({context, "x"}, kolo::view(x[which]));
         } catch (const kolo::Error& error) {
           EXPECT_EQ(error.code(), ErrorCode::duplicate_name);
           refused.fetch_add(1);
@@ -346,19 +386,21 @@ TEST(Duplicates, PreparedRequestsHoldTheirNames) {
   std::vector<float> y{2};
   const std::string held = "the name \"x\" belongs to a prepared request: start that one, or use another name";
   {
-    kolo::Prepared prepared = kolo::prepare_allreduce(context, "x", kolo::view(x));
-    EXPECT_EQ(
-        sentence_of(ErrorCode::duplicate_name, [&] { (void)kolo::prepare_allreduce(context, "x", kolo::view(y)); }),
-        held);
-    EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { kolo::allreduce(context, "x", kolo::view(y)); }), held);
+    kolo::Prepared prepared = kolo::prepare({context, "x"}, kolo::Call::allreduce(kolo::view(x)));
+    EXPECT_EQ(sentence_of(ErrorCode::duplicate_name,
+                          [&] {
+                            (void)kolo::prepare({context, "x"}, kolo::Call::allreduce(kolo::view(y)));
+                          }),
+              held);
+    EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { kolo::allreduce({context, "x"}, kolo::view(y)); }), held);
     prepared.start().wait();
     kolo::Prepared moved = std::move(prepared);
     EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)prepared.start(); }),
               "this prepared request is empty: it was moved from, or never made");
     moved.start().wait();
   }
-  kolo::allreduce(context, "x", kolo::view(y));
-  kolo::Prepared again = kolo::prepare_broadcast(context, "x", kolo::view(y), 0);
+  kolo::allreduce({context, "x"}, kolo::view(y));
+  kolo::Prepared again = kolo::prepare({context, "x"}, kolo::Call::broadcast(kolo::view(y), 0));
   again.start().wait();
 }
 
@@ -367,7 +409,7 @@ TEST(Duplicates, PreparedRequestStartedTwice) {
   const std::shared_future<void> was_tried = tried.get_future().share();
   kolo::run_local(2, [&] {
     std::vector<float> x{1};
-    kolo::Prepared prepared = kolo::prepare_allreduce("x", kolo::view(x));
+    kolo::Prepared prepared = kolo::prepare("x", kolo::Call::allreduce(kolo::view(x)));
     if (kolo::rank() == 1) was_tried.wait();
     kolo::Handle handle = prepared.start();
     if (kolo::rank() == 0) {
@@ -589,13 +631,13 @@ TEST(Disagreement, OfPreparedGroups) {
     std::vector<float> x{1, 1}, y{100, 100};
     const kolo::NamedView first{"layer0", kolo::view(x)}, second{"layer1", kolo::view(y)};
     for (int turn = 0; turn < 2; ++turn) {
-      kolo::Prepared same = kolo::prepare_grouped_allreduce("g", {first, second});
+      kolo::Prepared same = kolo::prepare("g", kolo::Call::grouped_allreduce({first, second}));
       same.start().wait();
     }
     EXPECT_EQ(x[1], 9);
     EXPECT_EQ(y[1], 900);
-    kolo::Prepared other = kolo::rank() == 1 ? kolo::prepare_grouped_allreduce("g", {second, first})
-                                             : kolo::prepare_grouped_allreduce("g", {first, second});
+    kolo::Prepared other = kolo::rank() == 1 ? kolo::prepare("g", kolo::Call::grouped_allreduce({second, first}))
+                                             : kolo::prepare("g", kolo::Call::grouped_allreduce({first, second}));
     EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { other.start().wait(); }),
               "tensor \"g\" of allreduce: ranks disagree about the name of tensor 0: \"layer0\" on ranks 0 and 2; "
               "\"layer1\" on rank 1. The operation did not run; submit the same on every rank.");
@@ -700,7 +742,7 @@ TEST(Handles, Empty) {
   EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { empty.on_done([](const kolo::Status&) {}); }), wanted);
   std::vector<float> x{1};
   std::vector<kolo::Handle> handles(2);
-  handles[0] = kolo::allreduce_async(context, "x", kolo::view(x));
+  handles[0] = kolo::allreduce_async({context, "x"}, kolo::view(x));
   EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { kolo::wait_all(handles); }), wanted);
   kolo::Handle moved = std::move(handles[0]);
   EXPECT_FALSE(handles[0].valid());
@@ -712,7 +754,7 @@ TEST(Handles, Empty) {
 TEST(Handles, ResultsAreTakenOnce) {
   kolo::Context context;
   const std::vector<float> x{1, 2};
-  kolo::Future<kolo::Tensor> future = kolo::allgather_async(context, "x", kolo::const_view(x));
+  kolo::Future<kolo::Tensor> future = kolo::allgather_async({context, "x"}, kolo::const_view(x));
   const kolo::Tensor result = future.get();
   EXPECT_EQ(result.as<float>()[1], 2.0F);
   EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)future.get(); }),
@@ -730,7 +772,7 @@ TEST(Handles, CallbacksMayStartOperations) {
     std::promise<kolo::Handle> started;
     first.on_done([&](const kolo::Status& status) {
       EXPECT_TRUE(status.ok());
-      started.set_value(kolo::allreduce_async(context, "y", kolo::view(y)));
+      started.set_value(kolo::allreduce_async({context, "y"}, kolo::view(y)));
     });
     first.wait();
     started.get_future().get().wait();
@@ -750,7 +792,7 @@ TEST(Handles, EveryWayOfWaitingInsideACallback) {
       first.on_done([&](const kolo::Status&) {
         const std::string wanted =
             "a callback of on_done must not wait for an operation: start it there, and wait elsewhere";
-        kolo::Handle open = kolo::barrier_async(context, "open");
+        kolo::Handle open = kolo::barrier_async({context, "open"});
         EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { open.wait(); }), wanted);
         EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)open.wait_for(std::chrono::seconds(9)); }),
                   wanted);
@@ -786,7 +828,7 @@ TEST(Handles, CallbacksThatThrowAreLoggedAndDropped) {
     kolo::Context context(kolo::Options{}.with_log_sink(sink));
     std::vector<float> x{1};
     std::promise<void> second;
-    kolo::Handle handle = kolo::allreduce_async(context, "x", kolo::view(x));
+    kolo::Handle handle = kolo::allreduce_async({context, "x"}, kolo::view(x));
     bool inline_throw = false;
     try {
       handle.on_done([](const kolo::Status&) { throw std::runtime_error("mine"); });
@@ -796,7 +838,7 @@ TEST(Handles, CallbacksThatThrowAreLoggedAndDropped) {
     handle.on_done([&](const kolo::Status&) { second.set_value(); });
     second.get_future().wait();
     EXPECT_FALSE(inline_throw) << "an exception of a callback that runs at once is dropped, too";
-    kolo::allreduce(context, "x", kolo::view(x));
+    kolo::allreduce({context, "x"}, kolo::view(x));
   }
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_EQ(errors[0], "a callback of on_done threw an exception, which was dropped: mine");
@@ -847,19 +889,25 @@ TEST(Life, ContextThatWasMovedFrom) {
 TEST(Life, UseAfterShutdown) {
   kolo::Context context;
   std::vector<float> x{1};
-  kolo::Prepared prepared = kolo::prepare_allreduce(context, "p", kolo::view(x));
-  kolo::Handle done = kolo::allreduce_async(context, "x", kolo::view(x));
+  kolo::Prepared prepared = kolo::prepare({context, "p"}, kolo::Call::allreduce(kolo::view(x)));
+  kolo::Handle done = kolo::allreduce_async({context, "x"}, kolo::view(x));
   done.wait();
   context.shutdown();
   context.shutdown();  // a second call does nothing
   const std::string wanted = "this context was shut down";
-  EXPECT_EQ(sentence_of(ErrorCode::shut_down, [&] { kolo::allreduce(context, "x", kolo::view(x)); }), wanted);
-  EXPECT_EQ(sentence_of(ErrorCode::shut_down, [&] { (void)kolo::allreduce_async(context, "x", kolo::view(x)); }),
+  EXPECT_EQ(sentence_of(ErrorCode::shut_down, [&] { kolo::allreduce({context, "x"}, kolo::view(x)); }), wanted);
+  EXPECT_EQ(sentence_of(ErrorCode::shut_down,
+                        [&] {
+                          (void)kolo::allreduce_async({context, "x"}, kolo::view(x));
+                        }),
             wanted);
   EXPECT_EQ(sentence_of(ErrorCode::shut_down, [&] { kolo::barrier(context); }), wanted);
   EXPECT_EQ(sentence_of(ErrorCode::shut_down, [&] { kolo::end_step(context); }), wanted);
   EXPECT_EQ(sentence_of(ErrorCode::shut_down, [&] { (void)prepared.start(); }), wanted);
-  EXPECT_EQ(sentence_of(ErrorCode::shut_down, [&] { (void)kolo::prepare_allreduce(context, "q", kolo::view(x)); }),
+  EXPECT_EQ(sentence_of(ErrorCode::shut_down,
+                        [&] {
+                          (void)kolo::prepare({context, "q"}, kolo::Call::allreduce(kolo::view(x)));
+                        }),
             wanted);
   EXPECT_EQ(context.rank(), 0);
   done.wait();  // its outcome stays

@@ -147,7 +147,7 @@ TEST_P(Exchange, GathersInPlace) {
       EXPECT_EQ(out, all);
       kolo::allgather_into("g", own(), kolo::view(out));
       EXPECT_EQ(out, all);
-      kolo::allgather_into_async(kolo::current_context(), "g", own(), kolo::view(out)).wait();
+      kolo::allgather_into_async({kolo::current_context(), "g"}, own(), kolo::view(out)).wait();
       EXPECT_EQ(out, all);
     }
   });
@@ -315,13 +315,13 @@ TEST(ExchangeResults, AnOutputOfTheWrongSizeFailsOnThatRankAlone) {
 TEST(ExchangeResults, AreTakenOnce) {
   kolo::Context context;
   const std::vector<float> x{1, 2};
-  kolo::Future<kolo::AlltoallResult> exchanged = kolo::alltoall_async(context, "x", kolo::const_view(x));
+  kolo::Future<kolo::AlltoallResult> exchanged = kolo::alltoall_async({context, "x"}, kolo::const_view(x));
   const auto [output, received] = exchanged.get();
   EXPECT_EQ(contents<float>(output), x);
   EXPECT_EQ(received, Splits{2});
   EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)exchanged.get(); }),
             "the result of this operation has been taken already");
-  kolo::Future<kolo::Tensor> reduced = kolo::reduce_scatter_async(context, "x", kolo::const_view(x));
+  kolo::Future<kolo::Tensor> reduced = kolo::reduce_scatter_async({context, "x"}, kolo::const_view(x));
   EXPECT_EQ(contents<float>(reduced.get()), x);
   EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)reduced.get(); }),
             "the result of this operation has been taken already");

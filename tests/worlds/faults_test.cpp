@@ -112,7 +112,7 @@ class Faults : public testing::TestWithParam<Form> {
     EXPECT_EQ(sentence_of(code, [&] { (void)kolo::allreduce_async("later", kolo::view(x)); }), sentence);
     EXPECT_EQ(sentence_of(code, [&] { kolo::barrier(); }), sentence);
     EXPECT_EQ(sentence_of(code, [&] { kolo::end_step(); }), sentence);
-    EXPECT_EQ(sentence_of(code, [&] { (void)kolo::prepare_allreduce("later", kolo::view(x)); }), sentence);
+    EXPECT_EQ(sentence_of(code, [&] { (void)kolo::prepare("later", kolo::Call::allreduce(kolo::view(x))); }), sentence);
     EXPECT_EQ(x[0], 1.0F);
   }
 
@@ -512,7 +512,7 @@ TEST_P(Faults, EveryHandleIsTold) {
                    [&] {
                      std::vector<std::vector<float>> x(6, std::vector<float>(10));
                      std::vector<float> p(10);
-                     kolo::Prepared prepared = kolo::prepare_allreduce("p", kolo::view(p));
+                     kolo::Prepared prepared = kolo::prepare("p", kolo::Call::allreduce(kolo::view(p)));
                      if (kolo::rank() == odd()) {
                        gate_.wait_for(ranks() - 1);
                        throw std::runtime_error("enough");

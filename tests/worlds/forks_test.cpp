@@ -14,6 +14,7 @@
 #include <kolo/collectives.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
+#include <kolo/join.hpp>
 #include <kolo/point_to_point.hpp>
 
 #include "children.hpp"
@@ -40,9 +41,9 @@ struct Everything {
   std::vector<float> z = std::vector<float>(8, 1);
   kolo::GradientArena arena{4096};
   kolo::Group group = kolo::Group::of({0, 1});
-  kolo::Prepared prepared = kolo::prepare_allreduce("prepared", kolo::view(x));
+  kolo::Prepared prepared = kolo::prepare("prepared", kolo::Call::allreduce(kolo::view(x)));
   kolo::Handle started = prepared.start();
-  kolo::Handle sum = kolo::allreduce_async(group, "sum", kolo::view(y));
+  kolo::Handle sum = kolo::allreduce_async({group, "sum"}, kolo::view(y));
   kolo::Future<kolo::Tensor> rows = kolo::allgather_async("rows", kolo::view(z));
   kolo::Future<kolo::Received> message;
 
@@ -75,7 +76,7 @@ int status_of_child_of_rank_0(const std::function<void(Everything&)>& body) {
       const kolo::Group group = kolo::Group::of({0, 1});
       kolo::barrier_async("forked").wait();
       kolo::allreduce("prepared", kolo::view(x));
-      kolo::allreduce(group, "sum", kolo::view(y));
+      kolo::allreduce({group, "sum"}, kolo::view(y));
       static_cast<void>(kolo::allgather("rows", kolo::view(y)));
       kolo::send(kolo::view(y), 0, 7);
     }

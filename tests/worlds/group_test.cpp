@@ -42,8 +42,11 @@ TEST(Groups, AContextStandsForItsWorld) {
     EXPECT_EQ(kolo::allgather_object(all, kolo::rank()), (std::vector<int>{0, 1, 2}));
     std::vector<float> x{1};
     const Group copy = all;  // the same group: names and numbers of unnamed calls are shared
-    kolo::Prepared prepared = kolo::prepare_allreduce(copy, "x", kolo::view(x));
-    EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { (void)kolo::allreduce_async(all, "x", kolo::view(x)); }),
+    kolo::Prepared prepared = kolo::prepare({copy, "x"}, kolo::Call::allreduce(kolo::view(x)));
+    EXPECT_EQ(sentence_of(ErrorCode::duplicate_name,
+                          [&] {
+                            (void)kolo::allreduce_async({all, "x"}, kolo::view(x));
+                          }),
               "the name \"x\" belongs to a prepared request: start that one, or use another name");
     prepared.start().wait();
     EXPECT_EQ(x[0], 3.0F);
@@ -80,12 +83,12 @@ TEST(Groups, OutliveTheirContextAndSaySo) {
   gone([&] { (void)kolo::size(*group); });
   gone([&] { kolo::barrier(*group); });
   gone([&] { kolo::allreduce(*group, kolo::view(x)); });
-  gone([&] { kolo::allreduce(*group, "x", kolo::view(x)); });
-  gone([&] { (void)kolo::allreduce_async(*group, "x", kolo::view(x)); });
-  gone([&] { kolo::reduce(*group, "x", kolo::view(x), 0); });
-  gone([&] { (void)kolo::gather(*group, "x", kolo::view(x), 0); });
-  gone([&] { kolo::scatter_into(*group, "x", std::nullopt, kolo::view(x), 0); });
-  gone([&] { (void)kolo::prepare_allreduce(*group, "x", kolo::view(x)); });
+  gone([&] { kolo::allreduce({*group, "x"}, kolo::view(x)); });
+  gone([&] { (void)kolo::allreduce_async({*group, "x"}, kolo::view(x)); });
+  gone([&] { kolo::reduce({*group, "x"}, kolo::view(x), 0); });
+  gone([&] { (void)kolo::gather({*group, "x"}, kolo::view(x), 0); });
+  gone([&] { kolo::scatter_into({*group, "x"}, std::nullopt, kolo::view(x), 0); });
+  gone([&] { (void)kolo::prepare({*group, "x"}, kolo::Call::allreduce(kolo::view(x))); });
   gone([&] { (void)kolo::broadcast_object(*group, 1); });
   gone([&] { (void)kolo::metrics(*group); });
   gone([&] { kolo::end_step(*group); });

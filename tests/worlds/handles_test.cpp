@@ -20,6 +20,7 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
+#include <kolo/join.hpp>
 
 #include "errors.hpp"
 
@@ -46,7 +47,7 @@ TEST(Handles, DoNotKeepTheirContext) {
   std::vector<kolo::Handle> handles;
   for (int i = 0; i < 5; ++i) {
     kolo::Context context;
-    handles.push_back(kolo::allreduce_async(context, "w", kolo::view(x)));
+    handles.push_back(kolo::allreduce_async({context, "w"}, kolo::view(x)));
     handles.back().wait();
   }
   EXPECT_EQ(open_descriptors(), before);
@@ -169,7 +170,7 @@ TEST(Handles, TimeoutsOfCallsTakeAnyUnit) {
   EXPECT_EQ(kolo::BarrierOptions{}.with_timeout(std::chrono::minutes::min()).timeout, std::chrono::nanoseconds::min());
   kolo::Context context;
   std::vector<float> x{1};
-  kolo::allreduce(context, "w", kolo::view(x), Options{}.with_timeout(std::chrono::hours::max()));
+  kolo::allreduce({context, "w"}, kolo::view(x), Options{}.with_timeout(std::chrono::hours::max()));
   EXPECT_EQ(x[0], 1.0F);
 }
 
@@ -182,21 +183,25 @@ TEST(Handles, TimeoutsOfCallsMustBePositive) {
   const auto none = kolo::AllreduceOptions{}.with_timeout(std::chrono::seconds(0));
   const std::chrono::seconds nothing(0);
   for (int round = 0; round < 2; ++round) {  // then the name is known
-    EXPECT_EQ(refused([&] { kolo::allreduce(context, "w", view, none); }), "allreduce of \"w\"" + zero);
-    EXPECT_EQ(refused([&] { (void)kolo::allreduce_async(context, "w", view, none); }), "allreduce of \"w\"" + zero);
-    kolo::allreduce(context, "w", view);
+    EXPECT_EQ(refused([&] { kolo::allreduce({context, "w"}, view, none); }), "allreduce of \"w\"" + zero);
+    EXPECT_EQ(refused([&] { (void)kolo::allreduce_async({context, "w"}, view, none); }), "allreduce of \"w\"" + zero);
+    kolo::allreduce({context, "w"}, view);
   }
   EXPECT_EQ(refused([&] { kolo::allreduce(context, view, none); }), "unnamed allreduce" + zero);
   EXPECT_EQ(refused([&] { kolo::barrier(context, kolo::BarrierOptions{}.with_timeout(nothing)); }),
             "unnamed barrier" + zero);
-  EXPECT_EQ(refused([&] { kolo::broadcast(context, "b", view, 0, kolo::BroadcastOptions{}.with_timeout(nothing)); }),
+  EXPECT_EQ(refused([&] {
+              kolo::broadcast({context, "b"}, view, 0, kolo::BroadcastOptions{}.with_timeout(nothing));
+            }),
             "broadcast of \"b\"" + zero);
-  EXPECT_EQ(refused([&] { (void)kolo::allgather(context, "g", view, kolo::AllgatherOptions{}.with_timeout(nothing)); }),
+  EXPECT_EQ(refused([&] {
+              (void)kolo::allgather({context, "g"}, view, kolo::AllgatherOptions{}.with_timeout(nothing));
+            }),
             "allgather of \"g\"" + zero);
   EXPECT_EQ(
       refused([&] {
-        (void)kolo::prepare_allreduce(context, "p", view,
-                                      kolo::AllreduceOptions{}.with_timeout(std::chrono::milliseconds(-2)));
+        (void)kolo::prepare({context, "p"}, kolo::Call::allreduce(view, kolo::AllreduceOptions{}.with_timeout(
+                                                                            std::chrono::milliseconds(-2))));
       }),
       "allreduce of \"p\": its timeout is -2000000 ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
   kolo::barrier(context);
@@ -207,7 +212,7 @@ TEST(Handles, NamesAreShownOnOneLineAndInPart) {
     std::vector<float> x{1};
     const std::string name = "a\nb\x1b[31m" + std::string(60000, 'c');
     std::vector<float> y{1};
-    kolo::Prepared prepared = kolo::prepare_allreduce(name, kolo::view(x));
+    kolo::Prepared prepared = kolo::prepare(name, kolo::Call::allreduce(kolo::view(x)));
     EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { (void)kolo::allreduce_async(name, kolo::view(y)); }),
               "the name \"a\\nb\\x1b[31m" + std::string(92, 'c') +
                   "...\" (60008 bytes) belongs to a prepared request: start that one, or use another name");

@@ -138,9 +138,9 @@ TEST_P(JoinForms, EveryFormOfACall) {
       int last = 0;
       for (int rank = 0; rank < ranks; ++rank)
         if (steps_of(epoch, rank, ranks) > steps_of(epoch, last, ranks)) last = rank;
-      kolo::Prepared of_two =
-          kolo::prepare_grouped("two, by " + std::to_string(last),
-                                {Call::broadcast(kolo::view(two[0]), last), Call::broadcast(kolo::view(two[1]), last)});
+      kolo::Prepared of_two = kolo::prepare(
+          "two, by " + std::to_string(last),
+          kolo::Call::grouped({Call::broadcast(kolo::view(two[0]), last), Call::broadcast(kolo::view(two[1]), last)}));
       for (int step = 0; step < steps_of(epoch, kolo::rank(), ranks); ++step) {
         std::vector<int> left;
         for (int rank = 0; rank < ranks; ++rank)

@@ -217,7 +217,7 @@ class Step {
  private:
   kolo::Handle submit(const Group& group, std::size_t i, std::vector<std::byte>& bytes) {
     const Case& one = cases_[i];
-    return kolo::allreduce_async(group, one.name, kolo::TensorView(bytes.data(), one.dtype, Shape{one.length}),
+    return kolo::allreduce_async({group, one.name}, kolo::TensorView(bytes.data(), one.dtype, Shape{one.length}),
                                  one.options);
   }
 
@@ -229,7 +229,7 @@ class Step {
 /// How many ranks submit this name: those that have not joined.
 int number_of(const char* name, const Group& group = kolo::world()) {
   std::int32_t one = 1;
-  kolo::allreduce(group, name, kolo::TensorView(&one, DType::int32, Shape{}));
+  kolo::allreduce({group, name}, kolo::TensorView(&one, DType::int32, Shape{}));
   return one;
 }
 

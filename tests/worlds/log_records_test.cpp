@@ -131,7 +131,7 @@ TEST(LogRecords, AWorldOfOneSaysTheSame) {
   {
     kolo::Context context = kolo::Context::alone(options);
     std::vector<float> x(10, 1.0F);
-    kolo::allreduce(context, "x", kolo::view(x));
+    kolo::allreduce({context, "x"}, kolo::view(x));
   }
   const std::vector<std::string> said = records.of(0, LogLevel::info);
   ASSERT_GE(said.size(), 2U);

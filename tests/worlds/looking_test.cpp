@@ -198,7 +198,7 @@ TEST_P(OneIsLate, AndTheOthersSayForWhomTheyWaited) {
           if (!is_late) {
             submit();
             // The first may overtake the submissions, the second is behind it, and so behind them.
-            for (const char* const name : {"first", "second"}) kolo::allreduce(*group, name, kolo::view(marker));
+            for (const char* const name : {"first", "second"}) kolo::allreduce({*group, name}, kolo::view(marker));
           }
           outside.arrive_and_wait();
           if (is_late) submit();
@@ -259,7 +259,7 @@ TEST_F(Looking, ANanIsRefusedWithItsPlace) {
                   "allreduce of \"w\": " + rest);
         EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { kolo::allreduce(kolo::view(tensor)); }),
                   "unnamed allreduce: " + rest);
-        kolo::Prepared prepared = kolo::prepare(kolo::world(), "p", kolo::Call::allreduce(kolo::view(tensor)));
+        kolo::Prepared prepared = kolo::prepare({kolo::world(), "p"}, kolo::Call::allreduce(kolo::view(tensor)));
         EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { static_cast<void>(prepared.start()); }),
                   "allreduce of \"p\": " + rest);
         std::vector<kolo::NamedView> members{{"w1", kolo::view(tensor)}};

@@ -63,6 +63,9 @@ TEST(Misuse, AChainOfOptionsCanBeKept) {
   EXPECT_EQ(options.op, ReduceOp::min);
 }
 
+#if defined(KOLO_SETTER) || defined(KOLO_SETTER_TIMEOUT)
+#error "a macro of Kolo's own is left to the program"
+#endif
 static_assert(!std::is_convertible_v<kolo::BroadcastOptions, kolo::BarrierOptions>);
 static_assert(!std::is_convertible_v<AllreduceOptions, kolo::ReduceScatterOptions>);
 

@@ -103,7 +103,7 @@ TEST(UnwindingOptimizer, WithNothingOpenHarmsNobody) {
     for (int turn = 0; turn < 3; ++turn) {
       EXPECT_THROW(
           {
-            kolo::GradientReducer reducer(kolo::current_context(), model.parameters(), {});
+            kolo::detail::GradientReducer reducer(kolo::current_context(), model.parameters(), {});
             a.gradient = {kolo::rank() + 1.0};
             if (turn == 1) reducer.synchronize();
             if (turn == 2) {

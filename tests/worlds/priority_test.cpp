@@ -117,8 +117,8 @@ TEST(Priority, TheMostUrgentOfWhatWaitsRunsFirst) {
       [&] {
         std::vector<std::vector<float>> tensors(calls.size(), std::vector<float>(100, 1.0F));
         std::vector<kolo::Handle> handles;
-        kolo::Prepared prepared =
-            kolo::prepare_allreduce("prepared", kolo::view(tensors[5]), AllreduceOptions{}.with_priority(4));
+        kolo::Prepared prepared = kolo::prepare(
+            "prepared", kolo::Call::allreduce(kolo::view(tensors[5]), AllreduceOptions{}.with_priority(4)));
         const Names order = still.run(completions, [&] {
           for (std::size_t i = 0; i < 5; ++i) {
             const AllreduceOptions options = AllreduceOptions{}.with_priority(calls[i].second);

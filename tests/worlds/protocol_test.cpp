@@ -13,6 +13,7 @@
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
 
+#include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "steps.hpp"
 #include "tests/support/sanitized.hpp"
@@ -345,7 +346,7 @@ TEST_P(Protocol, UniqueNamesForEverKeepNothing) {
           kolo::allreduce("once" + std::to_string(i), kolo::view(x));
           ASSERT_EQ(x[2], static_cast<float>(i * kolo::size()));
         }
-        EXPECT_LE(context.impl().engine().world()->names.size(), 20U);
+        EXPECT_LE(kolo::api::impl_of(context).engine().world()->names.size(), 20U);
         EXPECT_EQ(kolo::metrics().signatures_sent, static_cast<std::uint64_t>(kNames));
       },
       options().with_setting("KOLO_CACHE_CAPACITY", "16"));
@@ -369,7 +370,7 @@ TEST_P(Protocol, UniqueNamesInBurstsKeepNothing) {
           for (int i = 0; i < kBurst; ++i) ASSERT_EQ(x[i][2], static_cast<float>(i * kolo::size()));
         }
         kolo::barrier();
-        EXPECT_LE(context.impl().engine().world()->names.size(), 20U);
+        EXPECT_LE(kolo::api::impl_of(context).engine().world()->names.size(), 20U);
       },
       options().with_setting("KOLO_CACHE_CAPACITY", "16"));
 }

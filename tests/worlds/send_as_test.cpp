@@ -180,7 +180,7 @@ TEST_P(SendAs, EveryFormOfTheCall) {
     EXPECT_EQ(a, std::vector<float>(300, ranks));
     EXPECT_EQ(c, std::vector<float>(2, 3 * ranks));
     EXPECT_EQ(kolo::base::to_float(half[3]), 2 * ranks) << "sent as it is";
-    kolo::Prepared prepared = kolo::prepare_allreduce("p", kolo::view(a), narrow);
+    kolo::Prepared prepared = kolo::prepare("p", kolo::Call::allreduce(kolo::view(a), narrow));
     for (int step = 1; step <= 3; ++step) {
       a.assign(300, static_cast<float>(step));
       prepared.start().wait();

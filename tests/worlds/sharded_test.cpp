@@ -545,9 +545,9 @@ TEST(ShardedOptimizer, RefusesWhatItCannotDo) {
     const std::vector<Parameter> integers{{"n", kolo::view(whole), kolo::view(gradient)}};
     kolo::ShardedOptimizerOptions clipped = kolo::ShardedOptimizerOptions().with_max_norm(1);
     clipped.reduction.op = kolo::ReduceOp::sum;
-    EXPECT_EQ(
-        sentence_of(ErrorCode::unsupported, [&] { kolo::ParameterShards shards(kolo::world(), integers, clipped); }),
-        "ShardedOptimizer: max_norm: the gradient of \"n\" is int32; only float32 and float64 are supported");
+    EXPECT_EQ(sentence_of(ErrorCode::unsupported,
+                          [&] { kolo::detail::ParameterShards shards(kolo::world(), integers, clipped); }),
+              "ShardedOptimizer: max_norm: the gradient of \"n\" is int32; only float32 and float64 are supported");
   });
 }
 

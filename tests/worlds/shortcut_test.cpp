@@ -409,7 +409,7 @@ TEST_P(ShortcutCalls, ThreadsOfARankQueue) {
             for (int call = 0; call < kCalls; ++call) {
               std::vector<int> x(10, 1);
               if (t == 0) {
-                kolo::allreduce(context, "of thread 0", kolo::view(x));
+                kolo::allreduce({context, "of thread 0"}, kolo::view(x));
               } else {
                 kolo::allreduce(context, kolo::view(x));
               }

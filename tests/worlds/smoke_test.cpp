@@ -19,7 +19,7 @@ using kolo::ReduceOp;
 TEST(World, OneRankNeedsNobody) {
   kolo::Context context;
   std::vector<float> x{1, 2, 3};
-  kolo::allreduce(context, "x", kolo::view(x), kolo::AllreduceOptions{}.with_op(ReduceOp::average));
+  kolo::allreduce({context, "x"}, kolo::view(x), kolo::AllreduceOptions{}.with_op(ReduceOp::average));
   EXPECT_EQ(x, (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(context.rank(), 0);
   EXPECT_EQ(context.size(), 1);

@@ -49,7 +49,7 @@ class Gradients {
 
   [[nodiscard]] Handle submit(Context& context, std::size_t which, int step) {
     fill(which, step, context.rank());
-    return allreduce_async(context, name(which), view(tensors_[which]));
+    return allreduce_async({context, name(which)}, view(tensors_[which]));
   }
 
   /// One step: all of them, then all are waited for. The caller ends it.

@@ -148,7 +148,10 @@ TEST(GroupOf, SentencesNameTheGroup) {
     const Group pair = Group::of({2, 0}, "pair");
     std::vector<float> x(kolo::rank() == 0 ? 2 : 3, 1);
     EXPECT_EQ(
-        sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce(pair, "x", kolo::view(x)); }),
+        sentence_of(ErrorCode::mismatch,
+                    [&] {
+                      kolo::allreduce({pair, "x"}, kolo::view(x));
+                    }),
         "tensor \"x\" of allreduce in group \"pair\" of ranks 0 and 2: ranks disagree about shape: [2] on rank 0; "
         "[3] on rank 2. The operation did not run; submit the same on every rank.");
   });
@@ -182,7 +185,7 @@ TEST(GroupOf, ManyOneAfterAnother) {
           }
           const Group two = Group::of(pair);
           std::vector<double> x(round % 100, 1.0);
-          kolo::Handle handle = kolo::allreduce_async(two, "x", kolo::view(x));
+          kolo::Handle handle = kolo::allreduce_async({two, "x"}, kolo::view(x));
           EXPECT_EQ(kolo::allreduce(two, kolo::rank(), ReduceOp::sum), 3 - left_out);
           EXPECT_EQ(kolo::allreduce(two, 1, ReduceOp::sum), 2);
           handle.wait();
@@ -200,8 +203,8 @@ TEST(GroupOf, OperationsOutliveTheGroup) {
       std::vector<kolo::Handle> handles;
       {
         const Group group = Group::of({0, 1});
-        handles.push_back(kolo::allreduce_async(group, "x", kolo::view(x), ReduceOp::sum));
-        handles.push_back(kolo::allreduce_async(group, "y", kolo::view(y), ReduceOp::sum));
+        handles.push_back(kolo::allreduce_async({group, "x"}, kolo::view(x), ReduceOp::sum));
+        handles.push_back(kolo::allreduce_async({group, "y"}, kolo::view(y), ReduceOp::sum));
       }
       kolo::wait_all(handles);
       EXPECT_EQ(x[999], 2.0F);
@@ -220,10 +223,10 @@ TEST(GroupOf, ACallbackMaySubmitWhileItsRankLeaves) {
       std::vector<float> x(4, 1.0F), y(4, 1.0F);
       kolo::Handle again;
       if (kolo::rank() == 1) leaves.wait(false);
-      kolo::Handle handle = kolo::allreduce_async(group, "x", kolo::view(x), ReduceOp::sum);
+      kolo::Handle handle = kolo::allreduce_async({group, "x"}, kolo::view(x), ReduceOp::sum);
       handle.on_done([&, group](const kolo::Status&) {
         try {
-          again = kolo::allreduce_async(group, "y", kolo::view(y), ReduceOp::sum);
+          again = kolo::allreduce_async({group, "y"}, kolo::view(y), ReduceOp::sum);
         } catch (const kolo::Error& error) {
           EXPECT_EQ(error.code(), ErrorCode::shut_down);
         }
@@ -289,7 +292,7 @@ TEST(GroupOf, DisjointOnesDoNotWaitForEachOther) {
     if (kolo::rank() < 2) {
       for (int round = 0; round < 100; ++round) {
         std::vector<float> x(10000, 1.0F);
-        kolo::allreduce(pair, "x", kolo::view(x), ReduceOp::sum);
+        kolo::allreduce({pair, "x"}, kolo::view(x), ReduceOp::sum);
         EXPECT_EQ(x[9999], 2.0F);
       }
       kolo::barrier(pair);
@@ -315,7 +318,7 @@ TEST(GroupOf, NeedsNothingOfARootThatIsIdle) {
         const Group pair = Group::of({1, 2});
         for (int step = 0; step < 100; ++step) {
           std::vector<int> x(10, step);
-          kolo::allreduce(pair, "x", kolo::view(x), ReduceOp::sum);
+          kolo::allreduce({pair, "x"}, kolo::view(x), ReduceOp::sum);
           EXPECT_EQ(x, std::vector<int>(10, 2 * step));
         }
         done.fetch_add(1);

@@ -136,9 +136,11 @@ TEST_P(Submission, PreparedRequestsFromSeveralThreads) {
       std::vector<double> y(20);
       std::vector<int> z(10);
       const std::string own = std::to_string(thread);
-      kolo::Prepared first = kolo::prepare_allreduce(context, "x" + own, kolo::view(x));
-      kolo::Prepared second = kolo::prepare_grouped_allreduce(context, "y" + own, {{"y", kolo::view(y)}});
-      kolo::Prepared third = kolo::prepare_broadcast(context, "z" + own, kolo::view(z), context.size() - 1);
+      kolo::Prepared first = kolo::prepare({context, "x" + own}, kolo::Call::allreduce(kolo::view(x)));
+      kolo::Prepared second =
+          kolo::prepare({context, "y" + own}, kolo::Call::grouped_allreduce({{"y", kolo::view(y)}}));
+      kolo::Prepared third =
+          kolo::prepare({context, "z" + own}, kolo::Call::broadcast(kolo::view(z), context.size() - 1));
       for (int step = 0; step < 60; ++step) {
         std::fill(x.begin(), x.end(), static_cast<float>(step));
         std::fill(y.begin(), y.end(), 1.0);
@@ -167,7 +169,7 @@ TEST_P(Submission, CallbacksThatStartTheNext) {
       std::promise<void> ended;
       int links = 0;
       void start() {
-        kolo::Handle handle = kolo::allreduce_async(context, "chain", kolo::view(x));
+        kolo::Handle handle = kolo::allreduce_async({context, "chain"}, kolo::view(x));
         handle.on_done([this](const kolo::Status& status) {
           if (!status.ok()) return ended.set_exception(std::make_exception_ptr(kolo::Error(status)));
           if (++links == kLinks) return ended.set_value();
@@ -272,7 +274,7 @@ TEST_P(Submission, CallbacksAreNotForWhoDoesNotWait) {
           std::vector<kolo::Handle> handles(x.size());
           std::atomic<std::size_t> called{0};
           for (std::size_t k = 0; k < x.size(); ++k) {
-            handles[k] = kolo::allreduce_async(context, "t" + std::to_string(k), kolo::view(x[k]));
+            handles[k] = kolo::allreduce_async({context, "t" + std::to_string(k)}, kolo::view(x[k]));
             on_its_own = &handles[k];
             handles[k].on_done([&, one = &handles[k]](const kolo::Status&) {
               if (std::this_thread::get_id() == self && on_its_own != one) intruders.fetch_add(1);
@@ -315,13 +317,14 @@ TEST_P(Submission, HandlesThatAreDropped) {
     kolo::Context& context = kolo::current_context();
     std::vector<std::vector<float>> x(20, std::vector<float>(100, 1));
     for (std::size_t k = 0; k < x.size(); ++k) {
-      const kolo::Handle dropped = kolo::allreduce_async(context, "d" + std::to_string(k), kolo::view(x[k]));
+      const kolo::Handle dropped = kolo::allreduce_async({context, "d" + std::to_string(k)}, kolo::view(x[k]));
     }
     // The names come free when the operations complete; a prepared one can then be made under each.
     for (std::size_t k = 0; k < x.size(); ++k) {
       while (true) {
         try {
-          const kolo::Prepared prepared = kolo::prepare_allreduce(context, "d" + std::to_string(k), kolo::view(x[k]));
+          const kolo::Prepared prepared =
+              kolo::prepare({context, "d" + std::to_string(k)}, kolo::Call::allreduce(kolo::view(x[k])));
           break;
         } catch (const kolo::Error& error) {
           ASSERT_EQ(error.code(), ErrorCode::duplicate_name);

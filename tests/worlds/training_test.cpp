@@ -670,6 +670,33 @@ TEST(TrainingNames, InSentencesOfOneRank) {
   });
 }
 
+TEST(TrainingBuffers, AreRankZerosAfterEachStep) {
+  run({3, 0}, [] {
+    std::vector<float> weight(5), gradient(5), mean(2);
+    const std::vector<kolo::Parameter> list{{"w", kolo::view(weight), kolo::view(gradient)},
+                                            {"mean", kolo::view(mean)}};
+    const auto options = DistributedOptimizerOptions{}.with_broadcast_buffers(true);
+    const auto check = [&](auto& optimizer) {
+      for (int step = 0; step < 3; ++step) {
+        mean.assign(2, static_cast<float>(10 * step + kolo::rank()));
+        optimizer.step();
+        EXPECT_EQ(mean, std::vector<float>(2, static_cast<float>(10 * step)));
+      }
+    };
+    kolo::Sgd sgd(list);
+    DistributedOptimizer optimizer(sgd, list, options);
+    check(optimizer);
+    kolo::ShardedOptimizer sharded(
+        list, [](kolo::Span<const kolo::Parameter> mine) { return kolo::Sgd(mine); },
+        kolo::ShardedOptimizerOptions{}.with_reduction(DistributedOptimizerOptions(options).with_name("sharded")));
+    check(sharded);
+    DistributedOptimizer apart(sgd, list, DistributedOptimizerOptions{}.with_name("apart"));
+    mean.assign(2, static_cast<float>(kolo::rank()));
+    apart.step();
+    EXPECT_EQ(mean, std::vector<float>(2, static_cast<float>(kolo::rank())));
+  });
+}
+
 // The optimizer's own name, and an arena's, which stand in the middle of a word.
 TEST(TrainingNames, OfTheOptimizerAndTheArena) {
   const auto told = [](const std::string& name) {

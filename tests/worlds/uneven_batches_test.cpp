@@ -94,7 +94,7 @@ TEST_P(UnevenBatches, GathersOfRowsThatDiffer) {
       return Call::allgather_into(kolo::const_view(fixed), kolo::view(out));
     };
     kolo::Prepared one = kolo::prepare("prepared", gather_to(prepared_out));
-    kolo::Prepared two = kolo::prepare_grouped("two", {gather_to(a), gather_to(b)});
+    kolo::Prepared two = kolo::prepare("two", kolo::Call::grouped({gather_to(a), gather_to(b)}));
     std::vector<double> wanted;
     for (int rank = 0; rank < kolo::size(); ++rank) wanted.insert(wanted.end(), 3, rank);
     for (int step = 0; step < 6; ++step) {

@@ -63,11 +63,11 @@ TEST(UnwindingHandle, IsWaitedForInAWorldOfOne) {
   for (int turn = 0; turn < 3; ++turn) {
     EXPECT_THROW(
         {
-          kolo::Handle handle = kolo::allreduce_async(context, "x", kolo::view(x));
+          kolo::Handle handle = kolo::allreduce_async({context, "x"}, kolo::view(x));
           throw std::out_of_range("no");
         },
         std::out_of_range);
-    kolo::allreduce(context, "x", kolo::view(x));  // the name is free
+    kolo::allreduce({context, "x"}, kolo::view(x));  // the name is free
   }
 }
 

@@ -73,7 +73,7 @@ TEST(Waits, AWarningNamesTheGroup) {
         std::vector<float> x{1};
 
         come_late("tensor \"x\" of " + group + is_late);
-        kolo::allreduce(pair, "x", kolo::view(x));
+        kolo::allreduce({pair, "x"}, kolo::view(x));
         kolo::barrier(pair);
         come_late("unnamed call number 2 (barrier) of " + group + is_late);
         kolo::barrier(pair);

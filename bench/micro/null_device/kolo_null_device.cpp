@@ -116,7 +116,7 @@ Call kolo_by_name(const Tensors& tensors) {
 Call kolo_prepared(const Tensors& tensors) {
   const auto prepared = std::make_shared<std::vector<kolo::Prepared>>();
   for (const kolo::NamedView& one : tensors.named) {
-    prepared->push_back(kolo::prepare_allreduce("prepared " + one.name, one.view));
+    prepared->push_back(kolo::prepare("prepared " + one.name, kolo::Call::allreduce(one.view)));
   }
   return kolo_step(tensors, [prepared](std::vector<kolo::Handle>& handles) {
     for (kolo::Prepared& one : *prepared) handles.push_back(one.start());
@@ -125,7 +125,7 @@ Call kolo_prepared(const Tensors& tensors) {
 
 Call kolo_grouped(const Tensors& tensors) {
   const auto prepared =
-      std::make_shared<kolo::Prepared>(kolo::prepare_grouped_allreduce("all gradients", tensors.named));
+      std::make_shared<kolo::Prepared>(kolo::prepare("all gradients", kolo::Call::grouped_allreduce(tensors.named)));
   return kolo_step(tensors, [prepared](std::vector<kolo::Handle>& handles) { handles.push_back(prepared->start()); });
 }
 

@@ -18,7 +18,9 @@
 #include <pybind11/stl.h>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/replica_checks.hpp>
 #include <kolo/info.hpp>
+#include <kolo/join.hpp>
 #include <kolo/parameters.hpp>
 
 #include "c10d/devices.hpp"
@@ -113,8 +115,8 @@ PYBIND11_MODULE(_C, module) {
       .def("counters", &counters)
       .def("place", &place)
       .def("replica_interval", [](const ProcessGroupKolo& self) { return detail::replica_interval(self.group()); })
-      .def("check_replicas", &check_replicas, py::arg("caller"), py::arg("name"), py::arg("names"),
-           py::arg("tensors"), py::arg("step"), unlocked)
+      .def("check_replicas", &check_replicas, py::arg("caller"), py::arg("name"), py::arg("names"), py::arg("tensors"),
+           py::arg("step"), unlocked)
       .def(
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)

@@ -10,10 +10,17 @@
 #error "a part's header is installed with the part, and only then"
 #endif
 
+#ifdef KOLO_SETTER
+#error "a macro of the library's own"
+#endif
+
 int main() {
   std::atomic<int> right{0};
   kolo::run_local(4, [&] {
-    if (kolo::allreduce(kolo::rank(), kolo::ReduceOp::sum) == 6) ++right;
+    const kolo::Group all = kolo::world();
+    int sum = kolo::rank();
+    kolo::allreduce({all, "sum"}, kolo::view(&sum, 1));
+    if (sum == 6 && kolo::allreduce(kolo::rank(), kolo::ReduceOp::sum) == 6) ++right;
   });
   std::cout << "kolo " << kolo::version() << ": " << right << " of 4 ranks agree\n";
   return right == 4 ? 0 : 1;

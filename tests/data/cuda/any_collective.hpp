@@ -86,28 +86,29 @@ class AnyCollective {
     const TensorView out = out_ ? out_->view(Shape{output_rows(), is_.width}) : in;
     switch (is_.kind) {
     case core::CollectiveKind::allreduce:
-      return out_ ? allreduce_into_async(group_, name_, in, out, options<AllreduceOptions>())
-                  : allreduce_async(group_, name_, in, options<AllreduceOptions>());
+      return out_ ? allreduce_into_async({group_, name_}, in, out, options<AllreduceOptions>())
+                  : allreduce_async({group_, name_}, in, options<AllreduceOptions>());
     case core::CollectiveKind::broadcast:
-      return out_ ? broadcast_into_async(group_, name_, in, out, is_.root)
-                  : broadcast_async(group_, name_, in, is_.root);
+      return out_ ? broadcast_into_async({group_, name_}, in, out, is_.root)
+                  : broadcast_async({group_, name_}, in, is_.root);
     case core::CollectiveKind::reduce:
-      if (!out_) return reduce_async(group_, name_, in, is_.root, options<ReduceOptions>());
-      return reduce_into_async(group_, name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root,
+      if (!out_) return reduce_async({group_, name_}, in, is_.root, options<ReduceOptions>());
+      return reduce_into_async({group_, name_}, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root,
                                options<ReduceOptions>());
     case core::CollectiveKind::allgather:
-      return allgather_into_async(group_, name_, in, out);
+      return allgather_into_async({group_, name_}, in, out);
     case core::CollectiveKind::gather:
-      return gather_into_async(group_, name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root);
+      return gather_into_async({group_, name_}, in, is_root() ? std::optional<TensorView>(out) : std::nullopt,
+                               is_.root);
     case core::CollectiveKind::scatter:
-      return scatter_into_async(group_, name_, is_root() ? std::optional<ConstTensorView>(in) : std::nullopt, out,
+      return scatter_into_async({group_, name_}, is_root() ? std::optional<ConstTensorView>(in) : std::nullopt, out,
                                 is_.root, splits_);
     case core::CollectiveKind::alltoall:
-      return alltoall_into_async(group_, name_, in, out);
+      return alltoall_into_async({group_, name_}, in, out);
     case core::CollectiveKind::alltoall_splits:
-      return alltoall_into_async(group_, name_, in, out, splits_);
+      return alltoall_into_async({group_, name_}, in, out, splits_);
     default:
-      return reduce_scatter_into_async(group_, name_, in, out_ ? out : own_rows(), options<ReduceScatterOptions>());
+      return reduce_scatter_into_async({group_, name_}, in, out_ ? out : own_rows(), options<ReduceScatterOptions>());
     }
   }
 

@@ -312,7 +312,7 @@ TEST_F(Arena, OutlivesItsContextAndKeepsItsValues) {
     arena.emplace(context, std::size_t{4096}, Device{DeviceKind::cuda, bind(context)});
     tensor = arena->allocate(DType::int64, Shape{100}, Stream{stream});
     write(*tensor, elements_of(DType::int64, 100, [](std::int64_t i) { return i; }), stream);
-    Handle handle = allreduce_async(context, "x", *tensor);
+    Handle handle = allreduce_async({context, "x"}, *tensor);
     follow(handle, stream);
     handle.wait();
   }

@@ -159,7 +159,7 @@ TEST_P(Collectives, GroupsAndPreparedRequests) {
         DeviceTensor a(DType::float64, 1000, stream);
         DeviceTensor b(DType::int32, 50000, stream);
         const NamedView members[] = {{"a", a.view()}, {"b", b.view()}};
-        Prepared prepared = prepare_grouped_allreduce("group", members);
+        Prepared prepared = prepare("group", Call::grouped_allreduce(members));
         const std::int64_t own = rank();
         const std::int64_t ranks = size();
         for (int step = 0; step < 3; ++step) {
@@ -204,7 +204,7 @@ TEST_P(Collectives, GroupsOfCalls) {
         floats.write(given);
         const std::vector<Call> calls{Call::allgather_into(bytes.view(), bytes_out.view()),
                                       Call::allgather_into(floats.view(), floats_out.view())};
-        Prepared prepared = prepare_grouped("prepared", calls);
+        Prepared prepared = prepare("prepared", Call::grouped(calls));
         for (int step = 0; step < 4; ++step) {
           ok(cudaMemsetAsync(bytes_out.data(), 0xA5, bytes_out.bytes(), stream));
           ok(cudaMemsetAsync(floats_out.data(), 0xA5, floats_out.bytes(), stream));
@@ -348,7 +348,7 @@ TEST_P(Collectives, AllgatherOfEqualRows) {
           const auto own = elements_of(DType::int16, elements, [](std::int64_t i) { return i + rank() * 1000; });
           in.write(own);
           const std::uint64_t before = metrics().device_exchanges;
-          Handle handle = start(world(), "equal", Call::allgather_equal_into(in.view(), out.view()));
+          Handle handle = start({world(), "equal"}, Call::allgather_equal_into(in.view(), out.view()));
           follow(handle, stream);
           const auto wanted = elements_of(DType::int16, elements * size(),
                                           [&](std::int64_t i) { return i % elements + i / elements * 1000; });
@@ -360,7 +360,7 @@ TEST_P(Collectives, AllgatherOfEqualRows) {
               out.data() + static_cast<std::size_t>(elements) * 2 * static_cast<std::size_t>(rank());
           if (elements > 0) ok(cudaMemcpyAsync(mine, in.data(), in.bytes(), cudaMemcpyDeviceToDevice, stream));
           const TensorView part(mine, DType::int16, Shape{elements}, place.device(), place.stream());
-          Handle in_place = start(world(), "equal in place", Call::allgather_equal_into(part, place));
+          Handle in_place = start({world(), "equal in place"}, Call::allgather_equal_into(part, place));
           follow(in_place, stream);
           EXPECT_EQ(out.read(), wanted) << elements << " in place";
           in_place.wait();

@@ -176,7 +176,8 @@ TEST_F(CostsOf, AStepOfResNet50) {
             std::make_unique<DeviceTensor>(DType::float32, std::max<std::int64_t>(size / 16, 1), stream));
         ok(cudaMemsetAsync(own.memory.back()->data(), 0, own.memory.back()->bytes(), stream));
         own.views.push_back({"g" + std::to_string(own.views.size()), own.memory.back()->view()});
-        if (way == "prepared") own.prepared.push_back(prepare_allreduce(own.views.back().name, own.views.back().view));
+        if (way == "prepared")
+          own.prepared.push_back(kolo::prepare(own.views.back().name, Call::allreduce(own.views.back().view)));
       }
       return [&own, &way] {
         std::vector<Handle> handles;

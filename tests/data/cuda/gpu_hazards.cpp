@@ -141,7 +141,7 @@ std::size_t reduce(int rounds, int first, const Floats& values, const Stream& st
     kolo::allreduce(name, view);
     float sum = ranks;
     if (round % 10 == 0) {
-      kolo::allreduce(kolo::world().split(0), name, view);
+      kolo::allreduce({kolo::world().split(0), name}, view);
       sum *= ranks;
     }
     wrong += values.wrong(sum, values.count() >> (round % 8), stream);

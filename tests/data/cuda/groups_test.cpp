@@ -172,7 +172,7 @@ TEST_F(Groups, CannotDeadlockOnOneDevice) {
             for (std::size_t i = 0; i < groups.size(); ++i) {
               const std::size_t at = (i + static_cast<std::size_t>(rank() + step)) % groups.size();
               tensors[at]->write(all_of(rank() + step));
-              handles[at] = allreduce_async(groups[at], "x", tensors[at]->view(), ReduceOp::sum);
+              handles[at] = allreduce_async({groups[at], "x"}, tensors[at]->view(), ReduceOp::sum);
             }
             for (Handle& handle : handles) follow(handle, stream);
             // Needs two of them, and is part of a collective of all.
@@ -236,7 +236,7 @@ TEST_P(ManyGroups, LeaveNothingBehind) {
             std::optional<Group> group = Group::of(list);
             const std::int64_t sum = sum_of(*group);
             y.write(all_of(rank()));
-            Handle handle = allreduce_async(*group, "x", y.view(), ReduceOp::sum);
+            Handle handle = allreduce_async({*group, "x"}, y.view(), ReduceOp::sum);
             if (round % 2 == 0) group.reset();
             follow(handle, stream);
             if (round % 50 == 0) {
@@ -292,7 +292,7 @@ TEST_F(Groups, AreMadeAndEndedBesideNothing) {
           reduce(0, 4);
           if (rank() != round % 3) {
             const Group pair = Group::of({(round + 2) % 3, (round + 1) % 3});
-            handles.push_back(allreduce_async(pair, "own", own.view(), ReduceOp::max));
+            handles.push_back(allreduce_async({pair, "own"}, own.view(), ReduceOp::max));
           }
           reduce(4, 8);
           wait_all(handles);
@@ -316,7 +316,7 @@ TEST_F(Groups, AGroupOfOneRankAndTheWorldAfterIt) {
           x.write(elements_of(DType::float32, kElements, value));
           if (rank() == 0) {  // whatever the other one does
             const Group own = Group::of({0});
-            allreduce(own, "x", x.view(), AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(2.0));
+            allreduce({own, "x"}, x.view(), AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(2.0));
             broadcast(own, x.view(), 0);
             emulated::acquire_all();
             EXPECT_EQ(x.read(), elements_of(DType::float32, kElements, [](std::int64_t i) { return 2 * i; }));
@@ -339,7 +339,7 @@ TEST_F(Groups, InPeaceAllCommunicatorsAreFinalisedAndNoneIsAborted) {
         x.write(all_of(1));
         Context& context = current_context();
         const std::vector<Group> groups = groups_of({{0, 1}, {2, 1}, {2, 1, 0}});
-        for (const Group& group : groups) allreduce(group, "x", x.view(), ReduceOp::max);
+        for (const Group& group : groups) allreduce({group, "x"}, x.view(), ReduceOp::max);
         allreduce("x", x.view(), ReduceOp::max);
         EXPECT_EQ(metrics().device_communicators, groups.size() + 1);
         emulated::acquire_all();
@@ -365,7 +365,7 @@ TEST_F(Groups, ReduceInTheWorldsArenaWhereItLies) {
         for (int step = 1; step <= 3; ++step) {
           const Bytes input = all_of(rank() + step);
           ok(cudaMemcpyAsync(tensor.data(), input.data(), bytes, cudaMemcpyHostToDevice, stream));
-          Handle handle = allreduce_async(pair, "x", tensor, ReduceOp::sum);
+          Handle handle = allreduce_async({pair, "x"}, tensor, ReduceOp::sum);
           follow(handle, stream);
           Bytes result(bytes);
           ok(cudaMemcpyAsync(result.data(), tensor.data(), bytes, cudaMemcpyDeviceToHost, stream));
@@ -402,7 +402,7 @@ TEST_F(Groups, MakeArenasOfTheirOwn) {
                 const Bytes input = all_of(rank() + round);
                 ok(cudaMemcpyAsync(one.data(), input.data(), bytes, cudaMemcpyHostToDevice, stream));
                 const std::uint64_t before = metrics().device_bytes_in_place;
-                Handle handle = allreduce_async(group, "x", one, ReduceOp::sum);
+                Handle handle = allreduce_async({group, "x"}, one, ReduceOp::sum);
                 follow(handle, stream);
                 Bytes result(bytes);
                 ok(cudaMemcpyAsync(result.data(), one.data(), bytes, cudaMemcpyDeviceToHost, stream));
@@ -438,13 +438,13 @@ TEST_F(Groups, OfRanksThatShareADeviceAreRefusedAndOthersWork) {
           x.write(all_of(rank()));
           if (rank() < 2) {
             const Group same = Group::of({1, 0});
-            EXPECT_EQ(refused([&] { allreduce(same, "x", x.view()); }, ErrorCode::unsupported), sentence);
+            EXPECT_EQ(refused([&] { allreduce({same, "x"}, x.view()); }, ErrorCode::unsupported), sentence);
             stream.synchronize();
           }
           barrier();
           if (rank() != 1) {
             const Group apart = Group::of({2, 0});
-            Handle handle = allreduce_async(apart, "x", x.view(), ReduceOp::max);
+            Handle handle = allreduce_async({apart, "x"}, x.view(), ReduceOp::max);
             follow(handle, stream);
             EXPECT_EQ(x.read(), all_of(2));
             handle.wait();
@@ -473,14 +473,14 @@ TEST_F(Groups, OneFailsWhileAnotherEnds) {
           std::vector<Group> groups = groups_of({{0, 1}, {0, 2}});
           if (rank() != 1) {
             x.write(all_of(rank()));
-            Handle handle = allreduce_async(groups.back(), "x", x.view(), ReduceOp::sum);
+            Handle handle = allreduce_async({groups.back(), "x"}, x.view(), ReduceOp::sum);
             follow(handle, stream);
             EXPECT_EQ(x.read(), all_of(2));
             handle.wait();
           }
           barrier();
           Handle fails;
-          if (rank() < 2) fails = allreduce_async(groups.front(), "x", x.view());
+          if (rank() < 2) fails = allreduce_async({groups.front(), "x"}, x.view());
           if (rank() != 1) groups.pop_back();
           if (fails.valid()) refused([&] { fails.wait(); }, ErrorCode::unsupported);
           stream.synchronize();
@@ -512,7 +512,7 @@ TEST_F(Groups, OfARankWithoutMemoryAreRefusedAndOthersWork) {
           const std::vector<Group> groups = groups_of({{0, 1}, {2, 0}});
           if (rank() < 2) {
             try {
-              allreduce(groups.front(), "x", x.view());
+              allreduce({groups.front(), "x"}, x.view());
               ADD_FAILURE() << "not refused";
             } catch (const Error& error) {
               EXPECT_EQ(error.status().message().find("rank 1 cannot use its GPU: "), 0U) << error.what();
@@ -520,7 +520,7 @@ TEST_F(Groups, OfARankWithoutMemoryAreRefusedAndOthersWork) {
             stream.synchronize();
           }
           if (rank() != 1) {
-            Handle handle = allreduce_async(groups.back(), "x", x.view(), ReduceOp::sum);
+            Handle handle = allreduce_async({groups.back(), "x"}, x.view(), ReduceOp::sum);
             follow(handle, stream);
             EXPECT_EQ(x.read(), all_of(2));
             handle.wait();
@@ -552,7 +552,7 @@ TEST_F(Groups, APeerThatVanishesInOneOfThemEndsAll) {
                        for (std::size_t i = 0; i < groups.size(); ++i) {
                          tensors.push_back(std::make_unique<DeviceTensor>(DType::int32, kElements, stream));
                          tensors.back()->write(all_of(1));
-                         allreduce(groups[i], "x", tensors.back()->view(), ReduceOp::max);
+                         allreduce({groups[i], "x"}, tensors.back()->view(), ReduceOp::max);
                        }
                        barrier();
                        if (rank() == 1) {
@@ -568,7 +568,7 @@ TEST_F(Groups, APeerThatVanishesInOneOfThemEndsAll) {
                        for (int step = 0; step < 20; ++step) {
                          std::vector<Handle> handles;
                          for (std::size_t i = 0; i < groups.size(); ++i) {
-                           handles.push_back(allreduce_async(groups[i], "x", tensors[i]->view(), ReduceOp::max));
+                           handles.push_back(allreduce_async({groups[i], "x"}, tensors[i]->view(), ReduceOp::max));
                          }
                          wait_all(handles);
                        }
@@ -623,7 +623,7 @@ TEST_F(Groups, AFailureOfNcclEndsTheJobOrChangesNothing) {
               }
               const Group pair = Group::of({1, 2});
               try {
-                allreduce(pair, "x", x.view(), ReduceOp::max);
+                allreduce({pair, "x"}, x.view(), ReduceOp::max);
               } catch (const Error& error) {
                 if (error.code() != ErrorCode::unsupported) throw;
                 EXPECT_NE(error.status().message().find(" cannot use its GPU"), std::string::npos) << error.what();

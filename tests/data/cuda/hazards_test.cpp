@@ -121,7 +121,7 @@ TEST_F(Hazards, ACaptureBesideTrafficOfTwoRanksIsNotDisturbed) {
           barrier();
           for (int round = 0; round < 5; ++round) {
             allreduce("x", x.view());
-            allreduce(Group::of({1, 0}), "x", x.view());  // a communicator of its own, that comes and goes
+            allreduce({Group::of({1, 0}), "x"}, x.view());  // a communicator of its own, that comes and goes
           }
           barrier();
           cudaGraph_t graph = nullptr;
@@ -285,7 +285,7 @@ TEST_F(Hazards, RanksOfSeveralGroupsUseTheSameFusionBuffer) {
         std::optional<Group> pair;
         if (rank() < 2) pair = Group::of({0, 1});
         for (int round = 0; round < 4; ++round) {
-          for (int i = 0; i < 2 && pair; ++i) grouped_allreduce(*pair, "pair", views);
+          for (int i = 0; i < 2 && pair; ++i) grouped_allreduce({*pair, "pair"}, views);
           grouped_allreduce("world", views);
         }
         stream.synchronize();
@@ -331,7 +331,7 @@ TEST_F(Hazards, ASetDoesNotWaitForWhatAnotherWaitsFor) {
         slow.write(ones);
         allreduce("slow", slow.view());  // both sets have what they need
         quick.write(ones);
-        allreduce(pair, "quick", quick.view());
+        allreduce({pair, "quick"}, quick.view());
         emulated::acquire_all();
         for (int round = 0; round < 4; ++round) {
           Gate gate;
@@ -340,7 +340,7 @@ TEST_F(Hazards, ASetDoesNotWaitForWhatAnotherWaitsFor) {
           quick.write(ones);
           gate.hold(slow_stream);
           Handle behind = allreduce_async("slow", slow.view());
-          Handle beside = allreduce_async(pair, "quick", quick.view());
+          Handle beside = allreduce_async({pair, "quick"}, quick.view());
           ASSERT_TRUE(beside.wait_for(std::chrono::seconds(30))) << "round " << round << "\n" << emulated::describe();
           EXPECT_FALSE(behind.done());
           emulated::acquire_all();

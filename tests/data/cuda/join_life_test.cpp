@@ -11,6 +11,7 @@
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
+#include <kolo/join.hpp>
 
 #include "tests/data/cuda/rank_device.hpp"
 #include "tests/worlds/errors.hpp"

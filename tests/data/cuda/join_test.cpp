@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <kolo/gradient_arena.hpp>
+#include <kolo/join.hpp>
 
 #include "tests/data/cuda/rank_device.hpp"
 #include "tests/worlds/errors.hpp"
@@ -281,7 +282,7 @@ TEST_P(Joins, InAGroupWhileTheWorldGoesOn) {
           Handle of_world = allreduce_async("x", x.view());
           if (rank() == 0) {
             y.write(ones);
-            Handle alone = allreduce_async(group, "x", y.view());
+            Handle alone = allreduce_async({group, "x"}, y.view());
             follow(alone, stream);
             EXPECT_EQ(y.read(), ones);
             alone.wait();

@@ -204,12 +204,12 @@ TEST_F(DeviceTimeline, OfGroupsHasARowForEachStream) {
         zeroed(b, stream);
         const Group other = Group::of({1, 0});
         allreduce("a", a.view());
-        allreduce(other, "b", b.view());
+        allreduce({other, "b"}, b.view());
         start_timeline(path());
         for (int round = 0; round < 10; ++round) {
           std::vector<Handle> handles;
           handles.push_back(allreduce_async("a", a.view()));
-          handles.push_back(allreduce_async(other, "b", b.view()));
+          handles.push_back(allreduce_async({other, "b"}, b.view()));
           wait_all(handles);
         }
         stop_timeline();
@@ -410,7 +410,7 @@ TEST_F(DeviceNan, IsRefusedWithItsPlace) {
                                    " in step 1 (KOLO_CHECK_NAN); it was not submitted";
           x.write(zeros);
           allreduce("w", x.view());
-          Prepared prepared = prepare_allreduce("p", x.view());
+          Prepared prepared = prepare("p", Call::allreduce(x.view()));
           emulated::acquire_all();
           x.write(contents);  // in a while: the stream has it
           EXPECT_EQ(sentence_of([&] { allreduce("w", x.view()); }), "allreduce of \"w\": " + rest);

@@ -42,7 +42,7 @@ TEST_F(Promises, WithoutADriverGpuTensorsAreRefusedAndOthersWork) {
   std::vector<float> x{1, 2};
   allreduce(context, kolo::view(x));
   const TensorView away(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 0});
-  const std::string said = refused([&] { allreduce(context, "x", away); }, ErrorCode::unsupported);
+  const std::string said = refused([&] { allreduce({context, "x"}, away); }, ErrorCode::unsupported);
   EXPECT_NE(said.find("there is no CUDA device: no NVIDIA driver is installed"), std::string::npos) << said;
   EXPECT_NE(refused([&] { bind(context); }, ErrorCode::unsupported).find("no CUDA device"), std::string::npos);
 }
@@ -156,16 +156,21 @@ TEST_F(Promises, ACapturedStreamIsRefused) {
   const RankStream stream;
   DeviceTensor x(DType::float32, 4, stream);
   x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
-  Handle before = allreduce_async(context, "before", x.view());
+  Handle before = allreduce_async({context, "before"}, x.view());
   ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   const TensorView view = x.view();
-  EXPECT_NE(refused([&] { allreduce(context, "x", view); }, ErrorCode::invalid_argument).find("captured"),
+  EXPECT_NE(refused(
+                [&] {
+                  allreduce({context, "x"}, view);
+                },
+                ErrorCode::invalid_argument)
+                .find("captured"),
             std::string::npos);
   EXPECT_NE(refused([&] { wait_on(before, stream); }, ErrorCode::invalid_argument).find("captured"), std::string::npos);
   cudaGraph_t graph = nullptr;
   static_cast<void>(cudaStreamEndCapture(stream, &graph));
   before.wait();
-  allreduce(context, "x", view);  // the name is free
+  allreduce({context, "x"}, view);  // the name is free
   stream.synchronize();
 }
 
@@ -201,10 +206,10 @@ TEST_F(Promises, ACaptureBesideIsNotDisturbed) {
     const DeviceTensor x(DType::float32, 100000, stream);
     x.write(elements_of(DType::float32, 100000, [](std::int64_t i) { return i % 5; }));
     ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
-    Handle handle = allreduce_async(*context, "x", x.view());  // all is allocated for it, too
+    Handle handle = allreduce_async({*context, "x"}, x.view());  // all is allocated for it, too
     wait_on(handle, stream);
     handle.wait();
-    allreduce(*context, "x", x.view());
+    allreduce({*context, "x"}, x.view());
     ok(cudaStreamEndCapture(captured, &graph));
     emulated::acquire_all();
     EXPECT_EQ(x.read(), elements_of(DType::float32, 100000, [](std::int64_t i) { return i % 5; }));
@@ -222,19 +227,33 @@ TEST_F(Promises, HostMemoryOtherDevicesAndTypesWithoutReductionAreRefused) {
   EXPECT_NE(refused([&] { static_cast<void>(view(&on_host, 1, stream)); }, ErrorCode::invalid_argument).find("host"),
             std::string::npos);
   DeviceTensor x(DType::int16, 4, stream);
-  EXPECT_NE(refused([&] { allreduce(context, "x", x.view()); }, ErrorCode::unsupported).find("int16"),
+  EXPECT_NE(refused(
+                [&] {
+                  allreduce({context, "x"}, x.view());
+                },
+                ErrorCode::unsupported)
+                .find("int16"),
             std::string::npos);
   const DeviceTensor n(DType::int32, 4, stream);
-  EXPECT_NE(refused([&] { allreduce(context, "n", n.view(), ReduceOp::bit_xor); }, ErrorCode::unsupported)
+  EXPECT_NE(refused(
+                [&] {
+                  allreduce({context, "n"}, n.view(), ReduceOp::bit_xor);
+                },
+                ErrorCode::unsupported)
                 .find("NCCL has no bit_xor of int32; use KOLO_GPU_BACKEND=staged, which reduces on the CPU"),
             std::string::npos);
   const TensorView other(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 2});
-  EXPECT_NE(refused([&] { allreduce(context, "x", other); }, ErrorCode::unsupported).find("one rank uses one device"),
+  EXPECT_NE(refused(
+                [&] {
+                  allreduce({context, "x"}, other);
+                },
+                ErrorCode::unsupported)
+                .find("one rank uses one device"),
             std::string::npos);
   EXPECT_NE(refused([&] { static_cast<void>(allgather(context, x.view())); }, ErrorCode::unsupported).find("_into"),
             std::string::npos);
   std::vector<float> host(2);
-  Handle handle = allreduce_async(context, "host", kolo::view(host));
+  Handle handle = allreduce_async({context, "host"}, kolo::view(host));
   EXPECT_NE(refused([&] { wait_on(handle, stream); }, ErrorCode::invalid_argument).find("wait()"), std::string::npos);
   handle.wait();
 }
@@ -248,13 +267,25 @@ TEST_F(Promises, WhatIsReducedIsAlignedToItsElements) {
   ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
   const std::string why =
       "its tensor's address is not a multiple of 4 bytes, the size of float32; a GPU reduces aligned elements only";
-  EXPECT_EQ(refused([&] { allreduce(context, "x", x.view()); }, ErrorCode::invalid_argument),
+  EXPECT_EQ(refused(
+                [&] {
+                  allreduce({context, "x"}, x.view());
+                },
+                ErrorCode::invalid_argument),
             "allreduce of \"x\": " + why);
-  EXPECT_EQ(refused([&] { allreduce_into(context, "x", y.view(), x.view()); }, ErrorCode::invalid_argument),
+  EXPECT_EQ(refused(
+                [&] {
+                  allreduce_into({context, "x"}, y.view(), x.view());
+                },
+                ErrorCode::invalid_argument),
             "allreduce of \"x\": " + why);
-  EXPECT_EQ(refused([&] { reduce_scatter_into(context, "x", x.view(), y.view()); }, ErrorCode::invalid_argument),
+  EXPECT_EQ(refused(
+                [&] {
+                  reduce_scatter_into({context, "x"}, x.view(), y.view());
+                },
+                ErrorCode::invalid_argument),
             "reduce_scatter of \"x\": " + why);
-  broadcast(context, "x", x.view(), 0);  // moves bytes
+  broadcast({context, "x"}, x.view(), 0);  // moves bytes
   stream.synchronize();
 }
 
@@ -550,11 +581,11 @@ TEST_F(Promises, AContextThatOutlivesCudaEnds) {
     ok(cudaMalloc(&memory, 4000));
     ok(cudaMemsetAsync(memory, 0, 4000, stream));
     const TensorView x = view(static_cast<float*>(memory), 1000, stream);
-    allreduce(*context, "x", x);
+    allreduce({*context, "x"}, x);
     auto arena = std::make_unique<GradientArena>(*context, 1 << 16, Device{DeviceKind::cuda, 0});
     if (under_way) {
       gate.hold(stream);
-      Handle handle = allreduce_async(*context, "x", x);
+      Handle handle = allreduce_async({*context, "x"}, x);
       emulated::unload();
       gate.open();
       EXPECT_THROW(handle.wait(), Error);
@@ -581,7 +612,7 @@ TEST_F(Promises, SeveralDevicesInOneProcessHaveAContextEach) {
     tensors.push_back(std::make_unique<DeviceTensor>(DType::float32, 1000, *streams.back()));
     tensors.back()->write(elements_of(DType::float32, 1000, [&](std::int64_t i) { return i + device; }));
     handles.push_back(
-        allreduce_async(*contexts.back(), "x", tensors.back()->view(), AllreduceOptions{}.with_prescale(2.0)));
+        allreduce_async({*contexts.back(), "x"}, tensors.back()->view(), AllreduceOptions{}.with_prescale(2.0)));
   }
   for (int device = 0; device < 4; ++device) {
     const auto at = static_cast<std::size_t>(device);
@@ -604,12 +635,12 @@ TEST_F(Promises, WhatIsUsedIsDescribed) {
   const RankStream stream;
   DeviceTensor x(DType::float32, 4, stream);
   ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
-  allreduce(context, "x", x.view());
+  allreduce({context, "x"}, x.view());
   const std::string text = describe(context);
   EXPECT_NE(text.find("4 visible, in use: NCCL"), std::string::npos) << text;
   EXPECT_EQ(text.find("arenas"), std::string::npos) << text;
   const GradientArena arena(context, 1 << 20, Device{DeviceKind::cuda, 0});
-  allreduce(context, "x", x.view());
+  allreduce({context, "x"}, x.view());
   EXPECT_NE(describe(context).find(", arenas of 1024 KiB"), std::string::npos) << describe(context);
 }
 

@@ -37,7 +37,7 @@ void run_all(Report& report, const Group& group, std::int64_t elements, const st
   const int ranks = kolo::size(group), own = kolo::rank();
   const std::string what = " of " + std::to_string(elements) + " elements in a group of " + std::to_string(ranks);
   std::vector<std::int32_t> x = input_of(own, elements), y = x, z(x.size(), -2);
-  kolo::Handle first = kolo::allreduce_async(group, name + "x", kolo::view(x));
+  kolo::Handle first = kolo::allreduce_async({group, name + "x"}, kolo::view(x));
   kolo::allreduce(group, kolo::view(y));
   const int root = static_cast<int>(elements % ranks);
   const std::vector<std::int32_t> in = input_of(own, elements);
@@ -57,7 +57,7 @@ void run_all(Report& report, const Group& group, std::int64_t elements, const st
   report.check(all == wanted, "allgather" + what);
   const std::vector<std::int32_t> blocks = input_of(own, elements * ranks);
   std::vector<std::int32_t> got(blocks.size(), -2);
-  kolo::alltoall_into(group, name + "a", kolo::const_view(blocks), kolo::view(got));
+  kolo::alltoall_into({group, name + "a"}, kolo::const_view(blocks), kolo::view(got));
   bool right = true;
   for (int r = 0; r < ranks; ++r) {
     for (std::int64_t i = 0; i < elements; ++i) {
@@ -90,7 +90,7 @@ void check_groups(Report& report) {
     for (const Group& group : groups) {
       for (int k = 0; k < 10; ++k) {
         data.push_back(input_of(own, 100 * k));
-        handles.push_back(kolo::allreduce_async(group, std::to_string(k), kolo::view(data.back())));
+        handles.push_back(kolo::allreduce_async({group, std::to_string(k)}, kolo::view(data.back())));
       }
     }
     kolo::wait_all(handles);

@@ -2,8 +2,8 @@
 
 /// @file
 /// Durations of any unit as nanoseconds, without overflow.
-#ifndef KOLO_DURATION_HPP
-#define KOLO_DURATION_HPP
+#ifndef KOLO_DETAIL_DURATION_HPP
+#define KOLO_DETAIL_DURATION_HPP
 
 #include <chrono>
 
@@ -21,4 +21,4 @@ constexpr std::chrono::nanoseconds to_nanoseconds(std::chrono::duration<Rep, Per
 
 }  // namespace kolo::detail
 
-#endif  // KOLO_DURATION_HPP
+#endif  // KOLO_DETAIL_DURATION_HPP

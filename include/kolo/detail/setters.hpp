@@ -3,13 +3,14 @@
 /// @file
 /// The setters of options. On a variable `with_...` sets the field and returns the variable; on a temporary it returns
 /// a value, so that a chain can be kept: `const auto& options = AllreduceOptions{}.with_op(ReduceOp::max);`.
-#ifndef KOLO_WITH_HPP
-#define KOLO_WITH_HPP
+///
+/// A header of options includes this last, and undefines both macros at its end: none is left to a program. So this
+/// header has no guard.
 
 #include <chrono>
 #include <utility>
 
-#include <kolo/duration.hpp>
+#include <kolo/detail/duration.hpp>
 
 /// Declares `with_<field>`, in `Options` or a base class of it.
 #define KOLO_SETTER(Options, Type, field)                                                                              \
@@ -34,5 +35,3 @@
     timeout = ::kolo::detail::to_nanoseconds(value);                                                                   \
     return std::move(static_cast<Options&>(*this));                                                                    \
   }
-
-#endif  // KOLO_WITH_HPP

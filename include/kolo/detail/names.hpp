@@ -2,8 +2,8 @@
 
 /// @file
 /// The names of enumerations, as tables in the order of the numbers.
-#ifndef KOLO_NAMES_HPP
-#define KOLO_NAMES_HPP
+#ifndef KOLO_DETAIL_NAMES_HPP
+#define KOLO_DETAIL_NAMES_HPP
 
 #include <array>
 #include <cstddef>
@@ -31,4 +31,4 @@ constexpr std::optional<Enum> value_of(const std::array<std::string_view, Count>
 
 }  // namespace kolo::detail
 
-#endif  // KOLO_NAMES_HPP
+#endif  // KOLO_DETAIL_NAMES_HPP
