@@ -26,6 +26,7 @@
 
 #include <boost/program_options.hpp>
 #include <kolo/cuda.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/kolo.hpp>
 #include <nlohmann/json.hpp>
 
@@ -251,9 +252,9 @@ nlohmann::ordered_json measure_batches(const Flags& flags) {
   for (int i = -kWarmUp; i < flags.iterations; ++i) {
     kolo::barrier();
     static_cast<void>(kolo_bench::take_trace());
-    const std::uint64_t before = kolo::metrics().device_batches;
+    const std::uint64_t before = kolo::detail::counters().device_batches;
     backward.run();
-    batches = kolo::metrics().device_batches - before;
+    batches = kolo::detail::counters().device_batches - before;
     const Traced traced = kolo_bench::take_trace();
     if (i < 0) continue;
     std::vector<TracedWork> spins, nccl;

@@ -612,8 +612,8 @@ KOLO_API kolo_status kolo_arena_release(kolo_arena* arena);
 /// @name information
 /// @{
 
-/// This rank's counters as a JSON object of numbers, with the names of kolo::Metrics; a histogram is an object with
-/// "bounds", "counts", "count" and "sum" (`kolo_result_bytes`, 0).
+/// This rank's counters as a JSON object of numbers: kolo::metrics_json (`kolo_result_bytes`, 0). A collective is an
+/// object of "calls" and "bytes", a histogram one of "bounds", "counts", "count" and "sum".
 KOLO_API kolo_status kolo_metrics(const kolo_group* group, kolo_result** result);
 /// Several lines for a person: version, place, nodes, transports and backends chosen (`kolo_result_bytes`, 0).
 KOLO_API kolo_status kolo_describe(const kolo_group* group, kolo_result** result);

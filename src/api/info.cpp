@@ -96,10 +96,15 @@ std::string describe(const Group& group) {
   return text.str();
 }
 
-Metrics metrics(const Group& group) { return api::metrics_of(api::impl_of(group).engine()); }
+detail::Counters detail::counters(const Group& group) { return api::counters_of(api::impl_of(group).engine()); }
+Metrics metrics(const Group& group) { return detail::counters(group); }
+std::string metrics_prometheus(const Group& group) {
+  engine::Engine& engine = api::impl_of(group).engine();
+  return api::prometheus_of(api::counters_of(engine), engine.topology().rank);
+}
 
-Metrics api::metrics_of(engine::Engine& engine) {
-  Metrics metrics = engine.metrics();
+detail::Counters api::counters_of(engine::Engine& engine) {
+  detail::Counters metrics = engine.metrics();
   if (engine.device() == nullptr) return metrics;
   const data::DeviceUsage usage = engine.device()->usage();
   metrics.device_slot_bytes = usage.buffer_bytes;

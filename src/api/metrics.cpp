@@ -8,12 +8,13 @@
 
 #include <kolo/info.hpp>
 
+#include "api/info.hpp"
 #include "base/quote.hpp"
 
 namespace kolo {
 namespace {
 
-using M = Metrics;
+using M = detail::Counters;
 
 enum class Type : std::uint8_t {
   counter,
@@ -101,6 +102,21 @@ constexpr auto kRows = std::to_array<Row>({
 });
 // clang-format on
 
+struct CollectiveRow {
+  std::string_view name;
+  CollectiveCount M::*value;
+};
+
+constexpr auto kCollectives = std::to_array<CollectiveRow>({{"allreduce", &M::allreduce},
+                                                            {"reduce", &M::reduce},
+                                                            {"broadcast", &M::broadcast},
+                                                            {"allgather", &M::allgather},
+                                                            {"gather", &M::gather},
+                                                            {"scatter", &M::scatter},
+                                                            {"alltoall", &M::alltoall},
+                                                            {"reduce_scatter", &M::reduce_scatter},
+                                                            {"barrier", &M::barrier}});
+
 struct HistogramRow {
   std::string_view name;
   Histogram M::*value;
@@ -120,7 +136,9 @@ constexpr auto kHistograms = std::to_array<HistogramRow>({
 });
 // clang-format on
 
-static_assert(kRows.size() * sizeof(std::uint64_t) + kHistograms.size() * sizeof(Histogram) == sizeof(Metrics),
+static_assert(kRows.size() * sizeof(std::uint64_t) + kCollectives.size() * sizeof(CollectiveCount) +
+                      kHistograms.size() * sizeof(Histogram) ==
+                  sizeof(M),
               "every member has a row");
 
 std::string list_of(const std::vector<std::uint64_t>& numbers) {
@@ -146,7 +164,7 @@ void describe(std::string& text, std::string_view name, std::string_view type, s
   text.append("# HELP ").append(whole).append(help).append("\n# TYPE ").append(whole).append(type).append("\n");
 }
 
-void add_row(std::string& text, const Row& row, const Metrics& metrics, const std::string& label) {
+void add_row(std::string& text, const Row& row, const M& metrics, const std::string& label) {
   const std::size_t brace = std::min(row.prometheus.find('{'), row.prometheus.size());
   const std::string_view name = row.prometheus.substr(0, brace);
   if (!row.help.empty()) describe(text, name, row.type == Type::gauge ? "gauge" : "counter", row.help);
@@ -156,7 +174,19 @@ void add_row(std::string& text, const Row& row, const Metrics& metrics, const st
   text.append("} ").append(std::to_string(metrics.*row.value)).append("\n");
 }
 
-void add_histogram(std::string& text, const HistogramRow& row, const Metrics& metrics, const std::string& label) {
+void add_collectives(std::string& text, const M& metrics, const std::string& label) {
+  const auto add = [&](std::string_view name, std::string_view help, std::uint64_t CollectiveCount::*value) {
+    describe(text, name, "counter", help);
+    for (const CollectiveRow& row : kCollectives) {
+      text.append("kolo_").append(name).append("{").append(label).append(",collective=\"").append(row.name);
+      text.append("\"} ").append(std::to_string((metrics.*row.value).*value)).append("\n");
+    }
+  };
+  add("collective_calls_total", "Calls that are over, by collective.", &CollectiveCount::calls);
+  add("collective_bytes_total", "Bytes that this rank gave, by collective.", &CollectiveCount::bytes);
+}
+
+void add_histogram(std::string& text, const HistogramRow& row, const M& metrics, const std::string& label) {
   describe(text, row.prometheus, "histogram", row.help);
   const Histogram& its = metrics.*row.value;
   const std::string name = "kolo_" + std::string(row.prometheus);
@@ -173,12 +203,17 @@ void add_histogram(std::string& text, const HistogramRow& row, const Metrics& me
 
 }  // namespace
 
-std::string to_json(const Metrics& metrics) {
+std::string metrics_json(const Group& group) {
+  const M metrics = detail::counters(group);
   std::string json;
   const auto add = [&json](std::string_view name, const std::string& value) {
     json += (json.empty() ? "{" : ", ") + base::quoted_json(name) + ": " + value;
   };
   for (const Row& row : kRows) add(row.name, std::to_string(metrics.*row.value));
+  for (const CollectiveRow& row : kCollectives) {
+    const CollectiveCount& its = metrics.*row.value;
+    add(row.name, "{\"calls\": " + std::to_string(its.calls) + ", \"bytes\": " + std::to_string(its.bytes) + "}");
+  }
   for (const HistogramRow& row : kHistograms) {
     const Histogram& its = metrics.*row.value;
     add(row.name, "{\"bounds\": " + list_of(its.bounds) + ", \"counts\": " + list_of(its.counts) +
@@ -187,12 +222,13 @@ std::string to_json(const Metrics& metrics) {
   return json + "}";
 }
 
-std::string to_prometheus(const Metrics& metrics, int rank) {
+std::string api::prometheus_of(const M& metrics, int rank) {
   const std::string label = "rank=\"" + std::to_string(rank) + "\"";
   std::string text;
   for (const Row& row : kRows) {
     if (row.type != Type::hidden) add_row(text, row, metrics, label);
   }
+  add_collectives(text, metrics, label);
   for (const HistogramRow& row : kHistograms) add_histogram(text, row, metrics, label);
   return text;
 }

@@ -58,7 +58,7 @@ void MetricsFile::run() {
 
 void MetricsFile::write() {
   try {
-    std::string text = to_prometheus(metrics_of(*engine_), engine_->topology().rank);
+    std::string text = prometheus_of(counters_of(*engine_), engine_->topology().rank);
     const bool is_written =
         base::run_within(base::kFilePatience, "the thread that writes metrics",
                          [path = path_, text = std::move(text)] { base::replace_file(path, text); });

@@ -137,7 +137,7 @@ kolo_status kolo_check_replicas(const kolo_group* group, const char* name, const
 kolo_status kolo_metrics(const kolo_group* group, kolo_result** result) {
   return guarded([&] {
     const kolo::Group& its = given_group(group);
-    return give_bytes(result, [&] { return std::vector{to_json(kolo::metrics(its))}; });
+    return give_bytes(result, [&] { return std::vector{kolo::metrics_json(its)}; });
   });
 }
 

@@ -65,18 +65,21 @@ void Engine::record_to(std::shared_ptr<recorder::Sink> sink) {
   });  // where nothing was recorded before
 }
 
-Metrics Engine::metrics() {
+detail::Counters Engine::metrics() {
   state_.driver.take_over();
   const Driving::HandOver after(driving_);
-  Metrics metrics = state_.tally.counted();
+  detail::Counters metrics = state_.tally.counted();
   const control::ParticipantCounters& counters = state_.participant.counters();
-  const Sets::ShortcutCounts shortcuts = state_.sets.shortcuts();
-  metrics.shortcuts = shortcuts.calls;
-  metrics.submissions += shortcuts.calls;
-  metrics.tensors += shortcuts.calls;
-  metrics.driven_by_waiters += shortcuts.calls;
-  metrics.bytes += shortcuts.bytes;
-  metrics.bytes_small = shortcuts.bytes;
+  const CountsByKind shortcuts = state_.sets.shortcuts();
+  add(shortcuts, metrics);
+  for (const CollectiveCount& count : shortcuts) {
+    metrics.shortcuts += count.calls;
+    metrics.bytes_small += count.bytes;
+  }
+  metrics.submissions += metrics.shortcuts;
+  metrics.tensors += metrics.shortcuts;
+  metrics.driven_by_waiters += metrics.shortcuts;
+  metrics.bytes += metrics.bytes_small;
   metrics.wait_ns = state_.sleeps_of_callers.histogram();
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;

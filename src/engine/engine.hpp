@@ -56,7 +56,7 @@ class Engine {
   [[nodiscard]] base::Logger& logger() const noexcept { return *state_.logger; }
   /// Null: no tensors but the CPU's.
   [[nodiscard]] data::DeviceBackend* device() const noexcept { return state_.device.get(); }
-  [[nodiscard]] Metrics metrics();
+  [[nodiscard]] detail::Counters metrics();
   /// Whether a tensor of an open operation begins in this memory.
   [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
   /// What the engine records goes there, too, until `sink` is null.

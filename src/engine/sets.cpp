@@ -64,8 +64,7 @@ Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members,
 std::uint64_t Sets::forget(core::SetId set) {
   const auto found = states_.find(set);
   KOLO_CHECK(found != states_.end()) << "process set " << set;
-  gone_.calls += found->second->sequence.shortcut.done();
-  gone_.bytes += found->second->sequence.shortcut.bytes();
+  found->second->sequence.shortcut.add_counts(gone_);
   const std::uint64_t serial = found->second->serial;
   states_.erase(found);
   return serial;
@@ -92,13 +91,10 @@ void Sets::clear_sequences() noexcept {
   for (const auto& [set, state] : states_) state->sequence.clear();
 }
 
-Sets::ShortcutCounts Sets::shortcuts() const noexcept {
-  const SetShortcut& of_world = world_->sequence.shortcut;
-  ShortcutCounts all{gone_.calls + of_world.done(), gone_.bytes + of_world.bytes()};
-  for (const auto& [set, state] : states_) {
-    all.calls += state->sequence.shortcut.done();
-    all.bytes += state->sequence.shortcut.bytes();
-  }
+CountsByKind Sets::shortcuts() const noexcept {
+  CountsByKind all = gone_;
+  world_->sequence.shortcut.add_counts(all);
+  for (const auto& [set, state] : states_) state->sequence.shortcut.add_counts(all);
   return all;
 }
 

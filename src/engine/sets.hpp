@@ -81,11 +81,7 @@ class Sets {
   /// The text for a set of which this rank is a member; empty for the world.
   [[nodiscard]] std::string words_of(core::SetId set) const;
   /// Calls of all sets, removed ones included, that have avoided the log.
-  struct ShortcutCounts {
-    std::uint64_t calls = 0;
-    std::uint64_t bytes = 0;
-  };
-  [[nodiscard]] ShortcutCounts shortcuts() const noexcept;
+  [[nodiscard]] CountsByKind shortcuts() const noexcept;
 
   EntriesBySlot entries;  ///< of all of them
   Joins joins;
@@ -106,7 +102,7 @@ class Sets {
   std::uint64_t added_ = 0;                                 // sets that the log has added so far
   std::unordered_map<core::SetId, SetStatePtr> states_;     // of those that this rank is a member of
   bool is_closed_ = false;
-  ShortcutCounts gone_;
+  CountsByKind gone_ = {};  // by those that were removed
 };
 
 }  // namespace kolo::engine

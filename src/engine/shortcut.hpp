@@ -4,16 +4,20 @@
 // with its data (data/small_calls.hpp), and how many did.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "control/shortcut.hpp"
+#include "core/collectives.hpp"
 #include "core/shortcut_memory.hpp"
 #include "core/signature.hpp"
 #include "data/small_calls.hpp"
+#include "engine/counts.hpp"
 
 namespace kolo::engine {
 
@@ -30,9 +34,13 @@ class SetShortcut {
   /// From now on calls go by the log: one may be over that a member has not made, or never will make.
   void close() noexcept { open_.store(false, std::memory_order_release); }
   void open() noexcept { open_.store(true, std::memory_order_release); }
-  /// Calls that avoided the log, and the bytes of their inputs.
-  [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  /// Adds the calls that avoided the log, by kind.
+  void add_counts(CountsByKind& to) const noexcept {
+    for (std::size_t kind = 0; kind < to.size(); ++kind) {
+      to[kind].calls += done_[kind].calls.load(std::memory_order_relaxed);
+      to[kind].bytes += done_[kind].bytes.load(std::memory_order_relaxed);
+    }
+  }
   /// This rank has given the call to the log. In the order of the calls.
   void give(core::Round call) noexcept {
     if (words_) words_->give(call);
@@ -54,9 +62,9 @@ class SetShortcut {
   /// Does the call that was begun last, once the verdict is `together`. Throws what `make_room` throws.
   void finish(const data::SmallCall& call) {
     data_->take(call);
-    // One writer at a time.
-    done_.store(done() + 1, std::memory_order_relaxed);
-    bytes_.store(bytes() + call.bytes(), std::memory_order_relaxed);
+    Count& done = done_[static_cast<std::size_t>(call.kind)];  // one writer at a time
+    done.calls.store(done.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    done.bytes.store(done.bytes.load(std::memory_order_relaxed) + call.bytes(), std::memory_order_relaxed);
   }
 
  private:
@@ -64,8 +72,10 @@ class SetShortcut {
   std::unique_ptr<data::SmallCalls> data_;
   core::Round by_log_ = 0;
   std::atomic<bool> open_{true};
-  std::atomic<std::uint64_t> done_{0};
-  std::atomic<std::uint64_t> bytes_{0};
+  struct Count {
+    std::atomic<std::uint64_t> calls{0}, bytes{0};
+  };
+  std::array<Count, core::kCollectiveCount> done_;
 };
 
 }  // namespace kolo::engine

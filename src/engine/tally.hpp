@@ -6,27 +6,38 @@
 #include <cstdint>
 #include <utility>
 
-#include <kolo/info.hpp>
+#include <kolo/detail/counters.hpp>
 
 #include "base/buckets.hpp"
+#include "core/collectives.hpp"
+#include "engine/counts.hpp"
 
 namespace kolo::engine {
 
-struct Tally : Metrics {
+struct Tally : detail::Counters {
   base::DurationBuckets<> negotiations;
   base::DurationBuckets<> executions;
   base::CountBuckets requests_of_batches;
   base::ByteBuckets bytes_of_batches;
 
   /// With the histograms, but for that of waits.
-  [[nodiscard]] Metrics counted() const {
-    const Metrics& counters = *this;
-    Metrics metrics = counters;
+  [[nodiscard]] detail::Counters counted() const {
+    const detail::Counters& counters = *this;
+    detail::Counters metrics = counters;
+    add(by_kind_, metrics);
     metrics.negotiation_ns = negotiations.histogram();
     metrics.execution_ns = executions.histogram();
     metrics.batch_requests = requests_of_batches.histogram();
     metrics.batch_bytes = bytes_of_batches.histogram();
     return metrics;
+  }
+  /// A call is over.
+  void note(core::CollectiveKind kind, std::uint64_t its_tensors, std::uint64_t its_bytes) noexcept {
+    tensors += its_tensors;
+    bytes += its_bytes;
+    CollectiveCount& count = by_kind_[static_cast<std::size_t>(kind)];
+    ++count.calls;
+    count.bytes += its_bytes;
   }
   /// The batches from here on are the next step's.
   void end_step() noexcept {
@@ -36,6 +47,7 @@ struct Tally : Metrics {
   }
 
  private:
+  CountsByKind by_kind_ = {};
   std::uint64_t batches_before_step_ = 0;
 };
 

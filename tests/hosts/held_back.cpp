@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/info.hpp>
 
 int main(int argc, char** argv) {
@@ -33,7 +34,7 @@ int main(int argc, char** argv) {
         break;
       }
     }
-    const auto pushes = static_cast<std::int64_t>(kolo::metrics().pushes);
+    const auto pushes = static_cast<std::int64_t>(kolo::detail::counters().pushes);
     if (argc > 1 && std::string(argv[1]) == "unpushed" && pushes > 0) ++failures;
     failures = kolo::allreduce(failures, kolo::ReduceOp::sum);
     if (rank == 0)

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/info.hpp>
 
 namespace {
@@ -80,7 +81,7 @@ int main(int argc, char** argv) {
     for (int round = 0; round < 2; ++round) kolo::allreduce("first", kolo::view(first), options);
     kolo::barrier();
     const std::int64_t before = sent_bytes();
-    const std::uint64_t slept_before = kolo::metrics().sleeps;
+    const std::uint64_t slept_before = kolo::detail::counters().sleeps;
     std::vector<double> took;
     double used = 0;
     for (int round = 0; round < rounds; ++round) {
@@ -109,17 +110,17 @@ int main(int argc, char** argv) {
     const std::int64_t most = due + due / 4 + rounds * kSmall;
     if (before < 0 || sent < due || sent > most) ++failures;
     const bool is_pushed = kolo::describe(kolo::world()).find("between nodes: UCX") == std::string::npos;
-    if (kolo::metrics().pushes != 0 && !is_pushed) ++failures;
+    if (kolo::detail::counters().pushes != 0 && !is_pushed) ++failures;
     double all = 0;
     for (const double one : took) all += one;
     const double typical = median(took);
     std::printf("%s rank %d: %lld bytes over the link for %lld; %.2f ms a round", failures == 0 ? "PASS" : "FAIL", rank,
                 static_cast<long long>(sent), static_cast<long long>(due), typical * 1e3);
     if (mbit > 0) std::printf(" (%.2f x the link's)", typical / link_seconds(bytes, hosts, mbit));
-    std::printf(
-        ", CPU %.3f ms %.2f %%, %llu sleeps a round, %llu pushes\n", used / rounds * 1e3, used / all * 100,
-        static_cast<unsigned long long>((kolo::metrics().sleeps - slept_before) / static_cast<std::uint64_t>(rounds)),
-        static_cast<unsigned long long>(kolo::metrics().pushes));
+    std::printf(", CPU %.3f ms %.2f %%, %llu sleeps a round, %llu pushes\n", used / rounds * 1e3, used / all * 100,
+                static_cast<unsigned long long>((kolo::detail::counters().sleeps - slept_before) /
+                                                static_cast<std::uint64_t>(rounds)),
+                static_cast<unsigned long long>(kolo::detail::counters().pushes));
     failures = kolo::allreduce(failures, kolo::ReduceOp::sum);
   }
   return failures == 0 ? 0 : 1;

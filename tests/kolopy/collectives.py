@@ -422,8 +422,11 @@ def check_others(rank, size):
     assert (gradient == size).all()  # the arena lives as long as its arrays
 
     counters = kolo.metrics()
-    histograms = {name for name, value in counters.items() if isinstance(value, dict)}
-    assert counters["submissions"] > 0 and all(isinstance(counters[name], int) for name in counters.keys() - histograms)
+    parts = {name: value for name, value in counters.items() if isinstance(value, dict)}
+    histograms = {name for name, value in parts.items() if "bounds" in value}
+    assert counters["submissions"] > 0 and all(isinstance(counters[name], int) for name in counters.keys() - parts.keys())
+    assert all(parts[name].keys() == {"calls", "bytes"} for name in parts.keys() - histograms)
+    assert parts["allreduce"]["calls"] > 0 and parts["allreduce"]["bytes"] > 0
     assert {"negotiation_ns", "execution_ns", "wait_ns", "batch_requests", "batch_bytes"} == histograms
     assert sum(counters["batch_requests"]["counts"]) == counters["batch_requests"]["count"]
     file = kolo.broadcast_object(tempfile.mktemp(prefix="kolo-timeline-") if rank == 0 else None, root=0)

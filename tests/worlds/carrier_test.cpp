@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <kolo/config.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/kolo.hpp>
 
 #include "api/node_carrier.hpp"
@@ -174,7 +175,7 @@ TEST_P(OverUcx, StepsMessagesAndGroupsSideBySide) {
             EXPECT_EQ(wrong, 0u) << "in step " << step;
           }
         }
-        EXPECT_EQ(kolo::metrics().pushes, 0u);
+        EXPECT_EQ(kolo::detail::counters().pushes, 0u);
         EXPECT_EQ(kolo::metrics().stalls, 0u);
       },
       options_of("ucx", kolo::testing::ranks_per_node(ranks, nodes)));

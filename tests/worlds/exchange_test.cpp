@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/info.hpp>
 
 #include "errors.hpp"
@@ -213,7 +214,7 @@ TEST_P(Exchange, AStepsCallsOfAKindShareABatch) {
       }
       kolo::end_step();
     }
-    EXPECT_EQ(kolo::metrics().last_step_batches, 2U);
+    EXPECT_EQ(kolo::detail::counters().last_step_batches, 2U);
   });
 }
 

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/kolo.hpp>
 
 #include "base/half.hpp"
@@ -298,7 +299,7 @@ TEST(Join, LeavesUnnamedCallsAsTheyWere) {
         EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), left);
       }
       EXPECT_EQ(kolo::join(), 2);
-      const std::uint64_t before = kolo::metrics().shortcuts;
+      const std::uint64_t before = kolo::detail::counters().shortcuts;
       for (int i = 0; i < 50; ++i) EXPECT_EQ(kolo::allreduce(kolo::rank() + i, ReduceOp::max), 2 + i);
       kolo::testing::expect_calls_without_the_log(before);
     }
@@ -432,13 +433,13 @@ TEST(Join, CutsPlansAndAllowsNewOnes) {
     };
     for (int epoch = 0; epoch < 2; ++epoch) {
       steps(5, 3);
-      EXPECT_GT(kolo::metrics().planned_batches, 0U);
+      EXPECT_GT(kolo::detail::counters().planned_batches, 0U);
       if (kolo::rank() > 0) steps(2, 2);
       if (kolo::rank() > 1) steps(2, 1);
       EXPECT_EQ(kolo::join(), 2);
-      const std::uint64_t before = kolo::metrics().planned_batches;
+      const std::uint64_t before = kolo::detail::counters().planned_batches;
       steps(5, 3);
-      EXPECT_GT(kolo::metrics().planned_batches, before);
+      EXPECT_GT(kolo::detail::counters().planned_batches, before);
     }
   });
 }

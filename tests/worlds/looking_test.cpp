@@ -307,8 +307,13 @@ TEST_F(Looking, MetricsSayHowLongAndByWhichRoute) {
           EXPECT_EQ(one.counts.size(), one.bounds.size() + 1);
           EXPECT_EQ(sum_of(one), one.count);
         }
-        const Json json = Json::parse(kolo::to_json(metrics));
+        EXPECT_EQ(metrics.allreduce.calls, 11U);
+        EXPECT_EQ(metrics.allreduce.bytes, metrics.bytes);
+        EXPECT_EQ(metrics.broadcast.calls, 0U);
+        const Json json = Json::parse(kolo::metrics_json());
         EXPECT_EQ(json["bytes_slots"], metrics.bytes_slots);
+        EXPECT_EQ(json["allreduce"]["bytes"], metrics.allreduce.bytes);
+        EXPECT_EQ(json["last_step_batches"], 2U) << "the engine's own";
         EXPECT_EQ(json["batch_bytes"]["counts"], Json(metrics.batch_bytes.counts));
       },
       options());
@@ -338,7 +343,10 @@ TEST_F(Looking, MetricsAreInAFileForEachRank) {
   for (const char* const line :
        {"# HELP kolo_steps_total Steps that have ended.", "# TYPE kolo_steps_total counter",
         "kolo_steps_total{rank=\"1\"} 1", "# TYPE kolo_route_bytes_total counter",
-        "kolo_route_bytes_total{rank=\"1\",route=\"flat\"} 80", "# TYPE kolo_awaited_batches_total counter",
+        "kolo_route_bytes_total{rank=\"1\",route=\"flat\"} 80",
+        "kolo_collective_calls_total{rank=\"1\",collective=\"allreduce\"} 2",
+        "kolo_collective_bytes_total{rank=\"1\",collective=\"allreduce\"} 80",
+        "kolo_collective_calls_total{rank=\"1\",collective=\"barrier\"} 0", "# TYPE kolo_awaited_batches_total counter",
         "# TYPE kolo_negotiation_seconds histogram", "kolo_negotiation_seconds_bucket{rank=\"1\",le=\"+Inf\"} 2",
         "kolo_negotiation_seconds_count{rank=\"1\"} 2", "kolo_batch_bytes_bucket{rank=\"1\",le=\"1024\"} 2",
         "kolo_batch_bytes_sum{rank=\"1\"} 80"})

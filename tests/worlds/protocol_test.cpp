@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/info.hpp>
 
 #include "api/access.hpp"
@@ -20,8 +21,8 @@
 
 namespace {
 
-using kolo::Metrics;
 using kolo::ReduceOp;
+using kolo::detail::Counters;
 using kolo::testing::Gradients;
 
 /// Ranks, and ranks per (virtual) node.
@@ -45,9 +46,9 @@ class Protocol : public testing::TestWithParam<Form> {
 
 /// This rank's metrics when it has done, and its engine has drained, everything that the body called so far; and before
 /// any rank has left.
-Metrics settled() {
+Counters settled() {
   kolo::barrier();
-  Metrics metrics = kolo::metrics();
+  Counters metrics = kolo::detail::counters();
   kolo::barrier();
   return metrics;
 }
@@ -60,8 +61,8 @@ constexpr std::uint64_t kStalls = 30;
 
 /// What each rank saw after step kLearnt, and after step kLast.
 struct Seen {
-  Metrics early;
-  Metrics late;
+  Counters early;
+  Counters late;
 };
 
 template <class Step>
@@ -347,7 +348,7 @@ TEST_P(Protocol, UniqueNamesForEverKeepNothing) {
           ASSERT_EQ(x[2], static_cast<float>(i * kolo::size()));
         }
         EXPECT_LE(kolo::api::impl_of(context).engine().world()->names.size(), 20U);
-        EXPECT_EQ(kolo::metrics().signatures_sent, static_cast<std::uint64_t>(kNames));
+        EXPECT_EQ(kolo::detail::counters().signatures_sent, static_cast<std::uint64_t>(kNames));
       },
       options().with_setting("KOLO_CACHE_CAPACITY", "16"));
 }

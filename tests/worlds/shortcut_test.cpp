@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/info.hpp>
 
 #include "errors.hpp"
@@ -112,7 +113,7 @@ TEST_P(ShortcutCalls, EveryResultIsExactWhateverComesBetween) {
         EXPECT_EQ(mean, static_cast<float>(kolo::size() - 1));
         EXPECT_EQ(kolo::allreduce(kolo::rank(), ReduceOp::max), kolo::size() - 1);
         if (never()) {
-          EXPECT_EQ(kolo::metrics().shortcuts, 0U);
+          EXPECT_EQ(kolo::detail::counters().shortcuts, 0U);
         }
       },
       options());
@@ -434,9 +435,9 @@ TEST_P(ShortcutCalls, TheLateAreWaitedForAndTheGoneAreNamed) {
           if (kolo::rank() == last) {
             while (demoted.load() < round * last) std::this_thread::yield();
           } else {
-            const std::uint64_t posted = kolo::metrics().messages_posted;
+            const std::uint64_t posted = kolo::detail::counters().messages_posted;
             std::thread watcher([&demoted, posted, &context = kolo::current_context()] {
-              while (kolo::metrics(context).messages_posted == posted) std::this_thread::yield();
+              while (kolo::detail::counters(context).messages_posted == posted) std::this_thread::yield();
               demoted.fetch_add(1);
             });
             EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
@@ -121,7 +122,7 @@ TEST_P(UnevenBatches, GathersOfRowsThatDiffer) {
       for (const std::vector<double>* out : {&prepared_out, &a, &b}) EXPECT_EQ(*out, wanted);
       kolo::end_step();
     }
-    EXPECT_EQ(kolo::metrics().last_step_batches, 2U);
+    EXPECT_EQ(kolo::detail::counters().last_step_batches, 2U);
   });
 }
 
@@ -187,7 +188,7 @@ TEST_P(UnevenBatches, ScattersAndAlltoallsOfRowsThatDiffer) {
       }
       kolo::end_step();
     }
-    EXPECT_EQ(kolo::metrics().last_step_batches, 2U);
+    EXPECT_EQ(kolo::detail::counters().last_step_batches, 2U);
   });
 }
 
@@ -256,7 +257,7 @@ TEST_P(UnevenBatches, AnOutputThatDoesNotFitFailsItsTensorAlone) {
         }
         kolo::end_step();
         if (step >= 3) {
-          EXPECT_EQ(kolo::metrics().last_step_batches, 1U) << kind.kind;
+          EXPECT_EQ(kolo::detail::counters().last_step_batches, 1U) << kind.kind;
         }
       }
     }

@@ -15,6 +15,7 @@
 
 #include <gtest/gtest.h>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
@@ -60,7 +61,7 @@ TEST_P(Unnamed, ManyInFlight) {
           }
         }
         // No name was ever declared, and no plan made.
-        EXPECT_EQ(kolo::metrics(kolo::current_context()).signatures_sent, 0U);
+        EXPECT_EQ(kolo::detail::counters(kolo::current_context()).signatures_sent, 0U);
       },
       options_of(GetParam()));
 }
@@ -201,11 +202,11 @@ TEST(UnnamedInBursts, AreSaidTogether) {
     std::vector<float> x(200, 1);
     std::uint64_t fewest = ~std::uint64_t{0};
     for (int step = 0; step < 40; ++step) {
-      const std::uint64_t before = kolo::metrics().messages_posted;
+      const std::uint64_t before = kolo::detail::counters().messages_posted;
       std::vector<kolo::Handle> handles;
       for (float& one : x) handles.push_back(kolo::allreduce_async(kolo::view(&one, 1), ReduceOp::max));
       kolo::wait_all(handles);
-      fewest = std::min(fewest, kolo::metrics().messages_posted - before);
+      fewest = std::min(fewest, kolo::detail::counters().messages_posted - before);
     }
     EXPECT_LE(fewest, 3U);
     EXPECT_EQ(x, std::vector<float>(200, 1));

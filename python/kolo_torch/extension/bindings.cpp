@@ -18,8 +18,8 @@
 #include <pybind11/stl.h>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/detail/replica_checks.hpp>
-#include <kolo/info.hpp>
 #include <kolo/join.hpp>
 #include <kolo/parameters.hpp>
 
@@ -60,7 +60,7 @@ c10::intrusive_ptr<ProcessGroupKolo> named(const ProcessGroupKolo& self, const s
 }
 
 py::dict counters(const ProcessGroupKolo& self) {
-  const Metrics metrics = kolo::metrics(self.group());
+  const detail::Counters metrics = detail::counters(self.group());
   py::dict result;
   result["submissions"] = metrics.submissions;
   result["messages_sent"] = metrics.messages_sent;

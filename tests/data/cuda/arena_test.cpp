@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 #include <kolo/parameters.hpp>
@@ -99,8 +100,8 @@ TEST_F(Arena, NeighboursAreReducedByOneCallAndNotCopied) {
           handle.wait();
           together([&] { after = Calls(); });
           EXPECT_EQ(metrics().bytes_in_place - in_place, (1000U + 5U + 17U + 64U + 30000U) * 4U);
-          EXPECT_EQ(metrics().device_arena_bytes, arena.capacity());
-          EXPECT_EQ(metrics().device_bytes_packed, 0U);
+          EXPECT_EQ(kolo::detail::counters().device_arena_bytes, arena.capacity());
+          EXPECT_EQ(kolo::detail::counters().device_bytes_packed, 0U);
           emulated::acquire_all();
         },
         options());
@@ -297,7 +298,7 @@ TEST_F(Arena, ItsMemoryIsGivenBackWithTheNextBatch) {
           allreduce("x", x.view());
           emulated::acquire_all();
           barrier();
-          EXPECT_EQ(metrics().device_arena_bytes, 0U);
+          EXPECT_EQ(kolo::detail::counters().device_arena_bytes, 0U);
         }
       },
       options());

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <kolo/call.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/info.hpp>
 
 #include "tests/data/cuda/rank_device.hpp"
@@ -130,7 +131,7 @@ TEST_P(Collectives, ABatchOfSeveralPortionsIsDoneWithItsLast) {
         for (const bool on_host : {false, true}) {
           x.write(elements_of(
               DType::float32, kElements, [](std::int64_t i) { return i % kRepeats + rank(); }, kRepeats));
-          const std::uint64_t before = metrics().device_steps;
+          const std::uint64_t before = kolo::detail::counters().device_steps;
           Handle handle = allreduce_async("x", x.view(), AllreduceOptions{}.with_prescale(2.0));
           if (on_host) {
             handle.wait();
@@ -144,7 +145,7 @@ TEST_P(Collectives, ABatchOfSeveralPortionsIsDoneWithItsLast) {
                         [](std::int64_t i) { return 2 * (i % kRepeats * size() + size() * (size() - 1) / 2); },
                         kRepeats));
           handle.wait();
-          EXPECT_GT(metrics().device_steps, before + 1);
+          EXPECT_GT(kolo::detail::counters().device_steps, before + 1);
         }
       },
       options());
@@ -347,7 +348,7 @@ TEST_P(Collectives, AllgatherOfEqualRows) {
           DeviceTensor out(DType::int16, elements * size(), stream);
           const auto own = elements_of(DType::int16, elements, [](std::int64_t i) { return i + rank() * 1000; });
           in.write(own);
-          const std::uint64_t before = metrics().device_exchanges;
+          const std::uint64_t before = kolo::detail::counters().device_exchanges;
           Handle handle = start({world(), "equal"}, Call::allgather_equal_into(in.view(), out.view()));
           follow(handle, stream);
           const auto wanted = elements_of(DType::int16, elements * size(),
@@ -364,13 +365,13 @@ TEST_P(Collectives, AllgatherOfEqualRows) {
           follow(in_place, stream);
           EXPECT_EQ(out.read(), wanted) << elements << " in place";
           in_place.wait();
-          EXPECT_EQ(metrics().device_exchanges, before);
+          EXPECT_EQ(kolo::detail::counters().device_exchanges, before);
         }
         DeviceTensor in(DType::int16, 4, stream);
         DeviceTensor out(DType::int16, 4 * size(), stream);
         in.write(elements_of(DType::int16, 4, [](std::int64_t) { return 1; }));
         allgather_into("uneven", in.view(), out.view());
-        EXPECT_EQ(metrics().device_exchanges, 2U);
+        EXPECT_EQ(kolo::detail::counters().device_exchanges, 2U);
         stream.synchronize();
         emulated::acquire_all();
       },

@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 
@@ -104,7 +105,8 @@ TEST_P(EveryGroup, EveryCollectiveAndType) {
           for (const Group& group : groups) end_step(group);
           count += collectives.size();
         }
-        EXPECT_EQ(metrics().device_communicators, std::string(world.backend) == "nccl" ? groups.size() : 0U);
+        EXPECT_EQ(kolo::detail::counters().device_communicators,
+                  std::string(world.backend) == "nccl" ? groups.size() : 0U);
       },
       Options{}
           .with_setting("KOLO_TIMEOUT_S", "60")
@@ -218,7 +220,7 @@ TEST_P(ManyGroups, LeaveNothingBehind) {
         const DeviceTensor x(DType::int32, kElements, stream);
         const DeviceTensor y(DType::int32, kElements, stream);
         const auto counted = [&](std::map<std::string, int>& counts) {
-          while (metrics().device_communicators > communicators) std::this_thread::yield();
+          while (kolo::detail::counters().device_communicators > communicators) std::this_thread::yield();
           barrier();
           if (rank() == 0) counts = count_live_objects();
           barrier();
@@ -341,7 +343,7 @@ TEST_F(Groups, InPeaceAllCommunicatorsAreFinalisedAndNoneIsAborted) {
         const std::vector<Group> groups = groups_of({{0, 1}, {2, 1}, {2, 1, 0}});
         for (const Group& group : groups) allreduce({group, "x"}, x.view(), ReduceOp::max);
         allreduce("x", x.view(), ReduceOp::max);
-        EXPECT_EQ(metrics().device_communicators, groups.size() + 1);
+        EXPECT_EQ(kolo::detail::counters().device_communicators, groups.size() + 1);
         emulated::acquire_all();
         context.shutdown();  // with the groups there
       },
@@ -373,8 +375,8 @@ TEST_F(Groups, ReduceInTheWorldsArenaWhereItLies) {
           EXPECT_EQ(result, all_of(sum_of(pair) + 2 * step));
           handle.wait();
         }
-        EXPECT_EQ(metrics().device_bytes_in_place, 3 * bytes);
-        EXPECT_EQ(metrics().device_bytes_packed, 0U);
+        EXPECT_EQ(kolo::detail::counters().device_bytes_in_place, 3 * bytes);
+        EXPECT_EQ(kolo::detail::counters().device_bytes_packed, 0U);
         emulated::acquire_all();
       },
       options());
@@ -401,7 +403,7 @@ TEST_F(Groups, MakeArenasOfTheirOwn) {
               for (const TensorView& one : {tensor, second}) {
                 const Bytes input = all_of(rank() + round);
                 ok(cudaMemcpyAsync(one.data(), input.data(), bytes, cudaMemcpyHostToDevice, stream));
-                const std::uint64_t before = metrics().device_bytes_in_place;
+                const std::uint64_t before = kolo::detail::counters().device_bytes_in_place;
                 Handle handle = allreduce_async({group, "x"}, one, ReduceOp::sum);
                 follow(handle, stream);
                 Bytes result(bytes);
@@ -410,7 +412,8 @@ TEST_F(Groups, MakeArenasOfTheirOwn) {
                 EXPECT_EQ(result, all_of(sum_of(group) + size(group) * round));
                 handle.wait();
                 const bool by_nccl = std::string(backend) == "nccl";
-                EXPECT_EQ(metrics().device_bytes_in_place - before, by_nccl ? bytes : 0U) << "it is alone";
+                EXPECT_EQ(kolo::detail::counters().device_bytes_in_place - before, by_nccl ? bytes : 0U)
+                    << "it is alone";
               }
             }
             emulated::acquire_all();

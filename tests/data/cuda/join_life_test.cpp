@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <kolo/call.hpp>
+#include <kolo/detail/counters.hpp>
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
@@ -117,14 +118,14 @@ TEST_P(JoinLife, CutsPlansAndAllowsNewOnes) {
           }
         };
         for (int epoch = 0; epoch < 2; ++epoch) {
-          std::uint64_t before = metrics().planned_batches;
+          std::uint64_t before = kolo::detail::counters().planned_batches;
           steps(5, size());
-          EXPECT_GT(metrics().planned_batches, before);
+          EXPECT_GT(kolo::detail::counters().planned_batches, before);
           for (int left = size() - 1; left >= size() - rank(); --left) steps(2, left);
           EXPECT_EQ(join(), size() - 1);
-          before = metrics().planned_batches;
+          before = kolo::detail::counters().planned_batches;
           steps(5, size());
-          EXPECT_GT(metrics().planned_batches, before);
+          EXPECT_GT(kolo::detail::counters().planned_batches, before);
         }
         emulated::acquire_all();
       },

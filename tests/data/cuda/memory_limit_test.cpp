@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 
@@ -78,8 +79,8 @@ TEST_F(LimitedMemory, FourRanksStayWithinTheirLimitOnOneDevice) {
           }
           GradientArena arena(kArena, Device{DeviceKind::cuda, bind()});
           reduce(arena.allocate(DType::float32, Shape{1000}, Stream{stream}), stream);
-          EXPECT_EQ(metrics().device_slot_bytes, 3 * buffer_bytes(backend));
-          EXPECT_EQ(metrics().device_arena_bytes, kArena);
+          EXPECT_EQ(kolo::detail::counters().device_slot_bytes, 3 * buffer_bytes(backend));
+          EXPECT_EQ(kolo::detail::counters().device_arena_bytes, kArena);
           barrier();
         },
         limited(backend, limit));

@@ -10,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 
@@ -648,7 +649,7 @@ TEST_F(Promises, WhatIsUsedIsCounted) {
   run_local(
       2,
       [] {
-        EXPECT_EQ(metrics().device_slot_bytes, 0U);
+        EXPECT_EQ(kolo::detail::counters().device_slot_bytes, 0U);
         bind();
         const RankStream stream;
         DeviceTensor small(DType::float32, 100, stream);
@@ -656,7 +657,7 @@ TEST_F(Promises, WhatIsUsedIsCounted) {
         for (const DeviceTensor* one : {&small, &large}) ok(cudaMemsetAsync(one->data(), 0, one->bytes(), stream));
         allreduce("small", small.view());
         allreduce("large", large.view());
-        const Metrics counted = metrics();
+        const detail::Counters counted = detail::counters();
         EXPECT_EQ(counted.device_batches, 2U);
         EXPECT_EQ(counted.device_steps, 2U);
         EXPECT_EQ(counted.device_calls, 2U);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 
@@ -94,7 +95,7 @@ void a_step_of_resnet50(bool in_arena) {
         }
         stream.synchronize();
         if (in_arena) {
-          EXPECT_EQ(metrics().device_bytes_packed, 0U);
+          EXPECT_EQ(kolo::detail::counters().device_bytes_packed, 0U);
         }
       },
       Options{}

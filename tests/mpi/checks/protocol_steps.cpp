@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/kolo.hpp>
 #include <kolo/objects.hpp>
 
@@ -46,14 +47,14 @@ void step(Report& report, std::vector<std::vector<float>>& tensors, int number) 
 }
 
 /// Everything done and drained, and nobody has left.
-kolo::Metrics settled() {
+kolo::detail::Counters settled() {
   kolo::barrier();
-  kolo::Metrics metrics = kolo::metrics();
+  kolo::detail::Counters metrics = kolo::detail::counters();
   kolo::barrier();
   return metrics;
 }
 
-void check_negotiation(Report& report, const kolo::Metrics& early, const kolo::Metrics& late) {
+void check_negotiation(Report& report, const kolo::detail::Counters& early, const kolo::detail::Counters& late) {
   const std::uint64_t steps = kLast - kLearnt;
   const std::uint64_t batches = late.batches - early.batches;
   report.equal(late.signatures_sent - early.signatures_sent, 0U, "signatures of steady steps");
@@ -73,7 +74,7 @@ void check_negotiation(Report& report, const kolo::Metrics& early, const kolo::M
   }
 }
 
-void check_frames(Report& report, const kolo::Metrics& early, const kolo::Metrics& late) {
+void check_frames(Report& report, const kolo::detail::Counters& early, const kolo::detail::Counters& late) {
   const bool alone = kolo::local_size() == kolo::size();
   const std::uint64_t frames = late.control_frames_sent - early.control_frames_sent;
   if (alone || kolo::local_rank() != 0) return report.equal(frames, 0U, "frames of who is no leader");
@@ -87,12 +88,12 @@ void check_frames(Report& report, const kolo::Metrics& early, const kolo::Metric
 void check_protocol_steps(Report& report) {
   std::vector<std::vector<float>> tensors(kTensors);
   for (std::size_t i = 0; i < kTensors; ++i) tensors[i].resize(1 + i * 37 % 300);
-  kolo::Metrics early;
+  kolo::detail::Counters early;
   for (int number = 1; number <= kLast; ++number) {
     step(report, tensors, number);
     if (number == kLearnt) early = settled();
   }
-  const kolo::Metrics late = settled();
+  const kolo::detail::Counters late = settled();
   check_negotiation(report, early, late);
   check_frames(report, early, late);
 }
