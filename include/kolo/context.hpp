@@ -64,13 +64,13 @@ class KOLO_API Group {
   /// invalid_argument if the list has a rank twice, has a rank that does not exist, or does not have this rank, or if
   /// one of them is in KOLO_GROUPS groups already or has joined; mismatch if ranks give other orders; timeout (fatal)
   /// if a rank of the list does not call it.
-  [[nodiscard]] static Group of(const Group& parent, const std::vector<int>& ranks, const std::string& name = {});
+  [[nodiscard]] static Group of(const Group& parent, const std::vector<int>& ranks, const GroupOptions& options = {});
   /// The group of these ranks of the calling thread's world.
-  [[nodiscard]] static Group of(const std::vector<int>& ranks, const std::string& name = {});
+  [[nodiscard]] static Group of(const std::vector<int>& ranks, const GroupOptions& options = {});
   /// The group of all ranks of this group that give the same colour, in the order of their keys; ranks with equal keys
   /// keep their order. All ranks of this group call it. A colour is not negative. A rank that gives `kNoGroup` gets a
   /// group of which it is no member; such a group can only be destroyed. Throws `Error` (invalid_argument).
-  [[nodiscard]] Group split(int color, int key = 0) const;
+  [[nodiscard]] Group split(int color, int key = 0, const GroupOptions& options = {}) const;
 
   // No moves: a group is never empty.
   Group(const Group&) noexcept = default;
@@ -228,6 +228,11 @@ KOLO_API void run_forked(int ranks, const std::function<void()>& body, const Opt
 /// How many ranks there are, or are in the group.
 [[nodiscard]] inline int size() { return current_context().size(); }
 [[nodiscard]] KOLO_API int size(const Group& group);
+/// An address of the machine of a rank of the group (of all ranks), by which the other machines may reach it: the first
+/// that KOLO_INTERFACE allows, IPv4 before IPv6, loopback last ("10.0.0.2"). Local. Throws `Error` (invalid_argument)
+/// for a rank that there is not.
+[[nodiscard]] KOLO_API std::string address(const Group& group, int rank);
+[[nodiscard]] inline std::string address(int rank) { return address(current_context(), rank); }
 /// This rank's place among the ranks of this node (a machine, or a part of one: `KOLO_RANKS_PER_NODE`).
 [[nodiscard]] inline int local_rank() { return current_context().local_rank(); }
 /// How many ranks this node has.

@@ -257,22 +257,38 @@ KOLO_API kolo_status kolo_cross_size(const kolo_context* context, int32_t* size)
 /// As the colour of a rank that wants no group from `kolo_group_split`.
 #define KOLO_NO_GROUP (-1)
 
+/// How a group is made; the same on every rank.
+typedef struct kolo_group_options {
+  size_t size;       ///< `KOLO_GROUP_OPTIONS_INIT` sets it
+  const char* name;  ///< tells groups apart that several threads make of the same ranks at once; NULL: none
+  double timeout;    ///< seconds to wait for the other ranks until it is a fatal error; more than 0, or negative (the
+                     ///< default): KOLO_TIMEOUT_S
+} kolo_group_options;
+#define KOLO_GROUP_OPTIONS_INIT                                                                                        \
+  { sizeof(kolo_group_options), NULL, -1.0 }
+
 /// This rank's place in the group, from 0, and how many ranks the group has.
 KOLO_API kolo_status kolo_rank(const kolo_group* group, int32_t* rank);
 KOLO_API kolo_status kolo_size(const kolo_group* group, int32_t* size);
 /// The group of `count` ranks of `parent`, in any order: a rank's place in the list is its rank in the group. Each rank
-/// of the list calls it, with the same list, and waits for the others. `name` may be NULL.
-KOLO_API kolo_status kolo_group_of(const kolo_group* parent, const int32_t* ranks, size_t count, const char* name,
-                                   kolo_group** group);
+/// of the list calls it, with the same list, and waits for the others.
+KOLO_API kolo_status kolo_group_of(const kolo_group* parent, const int32_t* ranks, size_t count,
+                                   const kolo_group_options* options, kolo_group** group);
 /// The group of all ranks of `parent` that give the same colour (0 or more), in the order of their keys. All ranks of
 /// `parent` call it. With `KOLO_NO_GROUP` the result is a group without this rank, which can only be released.
-KOLO_API kolo_status kolo_group_split(const kolo_group* parent, int32_t color, int32_t key, kolo_group** group);
+KOLO_API kolo_status kolo_group_split(const kolo_group* parent, int32_t color, int32_t key,
+                                      const kolo_group_options* options, kolo_group** group);
 /// Writes 1 if this rank is a member, else 0.
 KOLO_API kolo_status kolo_group_is_member(const kolo_group* group, int32_t* is_member);
 /// Writes the group's ranks, as ranks of the world, in the group's order. `capacity`: how many `ranks` has room for; it
 /// must be the group's size or more.
 KOLO_API kolo_status kolo_group_members(const kolo_group* group, int32_t* ranks, size_t capacity);
-/// Releases the group. Waits for nothing; operations in flight go on. Refuses a context's world.
+/// An address of the machine of rank `rank` of the group, by which other machines may reach it: "10.0.0.2"
+/// (kolo/context.hpp; `kolo_result_bytes`, 0). Local.
+KOLO_API kolo_status kolo_address(const kolo_group* group, int32_t rank, kolo_result** result);
+/// Releases the group. Waits for nothing; operations in flight go on. Refuses a context's world. A group outlives its
+/// context: it must be released after `kolo_shutdown`, too, if it was not before, at any time and from any thread; every
+/// other call on it then fails with `KOLO_NOT_INITIALIZED`.
 KOLO_API kolo_status kolo_group_release(kolo_group* group);
 
 /// @}
@@ -494,7 +510,7 @@ KOLO_API kolo_status kolo_late_ranks(kolo_handle* handle, double seconds, int32_
 KOLO_API kolo_status kolo_result_tensor(const kolo_result* result, kolo_tensor* tensor);
 /// How many rows came from each rank, by rank: only of an all-to-all.
 KOLO_API kolo_status kolo_result_splits(const kolo_result* result, const int64_t** splits, size_t* count);
-/// Bytes of `kolo_broadcast_bytes`, `kolo_metrics`, `kolo_describe`, `kolo_settings`, `kolo_devices` and
+/// Bytes of `kolo_broadcast_bytes`, `kolo_address`, `kolo_metrics`, `kolo_describe`, `kolo_settings`, `kolo_devices` and
 /// `kolo_explain_job` (`index` 0), or those of rank `index` of `kolo_allgather_bytes`. A zero that `size` does not
 /// count follows them, so that a text can be used as a string.
 KOLO_API kolo_status kolo_result_bytes(const kolo_result* result, size_t index, const void** data, size_t* size);

@@ -11,6 +11,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <kolo/log.hpp>
@@ -58,6 +60,23 @@ struct Options {
   [[nodiscard]] Options with_store(const MeetingPlace& place, int its_rank, int its_size) && {
     return std::move(with_store(place, its_rank, its_size));
   }
+};
+
+/// Options of `Group::of` and `Group::split`; the same on every rank. A name converts: `Group::of({0, 4}, "pair")`.
+struct GroupOptions {
+  /// Tells groups apart that several threads make of the same ranks at once, and says in errors which one is meant.
+  std::string name;
+  /// How long to wait for the other ranks before that becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than
+  /// zero (`Error` invalid_argument).
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  GroupOptions() = default;
+  template <class Name, class = std::enable_if_t<std::is_convertible_v<const Name&, std::string_view> &&
+                                                 !std::is_null_pointer_v<Name>>>
+  GroupOptions(const Name& its_name) : name(std::string_view(its_name)) {}
+
+  KOLO_SETTER(GroupOptions, std::string, name)
+  KOLO_SETTER_TIMEOUT(GroupOptions)
 };
 
 /// Options of a collective that reduces. A `ReduceOp` converts: `allreduce(view, ReduceOp::average)`. All options but

@@ -121,6 +121,12 @@ def pack_options(timeout: float, priority: int) -> bytes:
     return _OPTIONS.pack(_OPTIONS.size, timeout, priority, 0)
 
 
+class GroupOptions(ctypes.Structure):
+    """A kolo_group_options."""
+
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("timeout", ctypes.c_double)]
+
+
 def pack_message_options(timeout: float) -> bytes:
     return _MESSAGE_OPTIONS.pack(_MESSAGE_OPTIONS.size, timeout)
 
@@ -177,8 +183,9 @@ def _load() -> Any:
         "cross_size": (pointer, pointer),
         "rank": (group, pointer),
         "size": (group, pointer),
-        "group_of": (group, pointer, c_size_t, name, pointer),
-        "group_split": (group, c_int32, c_int32, pointer),
+        "group_of": (group, pointer, c_size_t, pointer, pointer),
+        "group_split": (group, c_int32, c_int32, pointer, pointer),
+        "address": (group, c_int32, pointer),
         "group_is_member": (group, pointer),
         "group_members": (group, pointer, c_size_t),
         "group_release": (group,),

@@ -72,6 +72,13 @@ struct Agreement {
   std::vector<std::string> warnings;
 };
 
+/// The first of this machine's addresses that KOLO_INTERFACE allows.
+std::string own_address(const std::string& interface) {
+  std::vector<tcp::LocalAddress> addresses = tcp::local_addresses();
+  if (!interface.empty()) addresses = tcp::select_addresses(addresses, interface);
+  return addresses.empty() ? "127.0.0.1" : addresses.front().address.to_string();
+}
+
 /// Loads the settings; rank 0's shared settings hold for all ranks.
 Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
   Agreement agreed;
@@ -278,7 +285,7 @@ class Assembly {
     bootstrap->close();
     auto impl = std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_,
                                                       std::move(connections), carrier_, describe_routes());
-    impl->know_machines(std::move(machines_));
+    impl->know_machines(std::move(machines_), std::move(addresses_));
     return impl;
   }
 
@@ -306,19 +313,21 @@ class Assembly {
       if (talks()) listener_.emplace(parts_.settings.interface);
       return base::join_fields({listener_ ? listener_->announcement() : std::string(), encode_cpus(base::affinity()),
                                 std::to_string(base::private_cache_bytes()), base::system_name(),
-                                base::join_process_barriers() ? "1" : "0", std::to_string(base::usable_cpus())});
+                                base::join_process_barriers() ? "1" : "0", std::to_string(base::usable_cpus()),
+                                own_address(parts_.settings.interface)});
     });
     std::vector<base::RankCpus> cpus;
     std::size_t cache = std::numeric_limits<std::size_t>::max();
     parts_.has_barriers = true;
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
-      if (fields.size() != 6) base::throw_unreadable();
+      if (fields.size() != 7) base::throw_unreadable();
       announcements_.push_back(std::move(fields[0]));
       cpus.push_back(
           {decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3]), decode_number<int>(fields[5])});
       cache = std::min<std::size_t>(cache, decode_number<std::size_t>(fields[2]));
       parts_.has_barriers = parts_.has_barriers && fields[4] == "1";
+      addresses_.push_back(std::move(fields[6]));
     }
     slot_bytes_ = slot_bytes(cache, is_one_machine());
     slots_ = parts_.settings.slots == 0 ? data::cpu::choose_slots(is_one_machine())
@@ -476,6 +485,7 @@ class Assembly {
   std::shared_ptr<recorder::Recorder> recorder_;  // that of the parts
   std::string job_key_;
   std::vector<int> machines_;               // by rank
+  std::vector<std::string> addresses_;      // by rank
   std::vector<std::string> announcements_;  // by rank; empty for ranks that are no leaders
   base::Duration patience_{};
   std::optional<tcp::Listener> listener_;

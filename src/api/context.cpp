@@ -230,6 +230,14 @@ detail::GroupParts detail::Access::parts(const Group& group) {
 detail::GroupParts api::parts_of(const Group& group) { return detail::Access::parts(group); }
 engine::SetState& api::set_of(const Group& group) { return parts_of(group).set; }
 
+std::string address(const Group& group, int rank) {
+  const engine::SetState& set = api::set_of(group);
+  if (rank < 0 || rank >= set.topology.size) {
+    throw Error(ErrorCode::invalid_argument, "address: there is no rank " + std::to_string(rank) +
+                                                 "; give one from 0 to " + std::to_string(set.topology.size - 1));
+  }
+  return api::impl_of(group).addresses()[static_cast<std::size_t>(set.members[static_cast<std::size_t>(rank)])];
+}
 int rank(const Group& group) { return api::set_of(group).topology.rank; }
 int size(const Group& group) { return api::set_of(group).topology.size; }
 

@@ -87,8 +87,12 @@ class ContextImpl {
   [[nodiscard]] bool is_inherited() const noexcept { return !origin_.is_here(); }
   /// Notes that the context was made through the launcher's MPI, whose finalisation depends on how it ends.
   void belong_to_job() noexcept { of_job_ = true; }
-  /// By rank: the number of its machine. Once, after the start.
-  void know_machines(std::vector<int> machines) { machines_ = std::move(machines); }
+  /// By rank: the number of its machine, and an address of it. Once, after the start.
+  void know_machines(std::vector<int> machines, std::vector<std::string> addresses) {
+    machines_ = std::move(machines);
+    addresses_ = std::move(addresses);
+  }
+  [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
   [[nodiscard]] const std::vector<int>& machines() const noexcept { return machines_; }
   /// Of this rank; null: none. A lock of its own.
   void set_timeline(std::shared_ptr<timeline::Timeline> timeline);
@@ -109,6 +113,7 @@ class ContextImpl {
   const std::string routes_;
   bool of_job_ = false;
   std::vector<int> machines_;
+  std::vector<std::string> addresses_;
   std::unique_ptr<api::MetricsFile> metrics_file_;
   base::Mutex timeline_mutex_;
   std::shared_ptr<timeline::Timeline> timeline_ KOLO_GUARDED_BY(timeline_mutex_);

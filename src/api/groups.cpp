@@ -4,6 +4,7 @@
 #include <kolo/context.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -58,24 +59,38 @@ std::vector<std::int32_t> checked_members(const engine::SetState& parent, const 
   return members;
 }
 
-Tensor gather_words(const Group& group, const ConstTensorView& own) {
+void check_timeout(const char* call, const GroupOptions& options) {
+  if (!options.timeout || *options.timeout > std::chrono::nanoseconds::zero()) return;
+  throw Error(ErrorCode::invalid_argument, std::string(call) + ": its timeout is " +
+                                               std::to_string(options.timeout->count()) +
+                                               " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
+}
+
+Tensor gather_words(const Group& group, const ConstTensorView& own, const GroupOptions& options) {
   const base::MutexLock lock(api::lock_of_own_calls(group));
   CallResult result;
-  api::run_own(group, "kolo.split", Call::allgather(own), &result);
+  AllgatherOptions gather;
+  gather.timeout = options.timeout;
+  api::run_own(group, "kolo.split", Call::allgather(own, gather), &result);
   return std::move(result.output);
 }
 
 }  // namespace
 
-Group Group::of(const Group& parent, const std::vector<int>& ranks, const std::string& name) {
+Group Group::of(const Group& parent, const std::vector<int>& ranks, const GroupOptions& options) {
+  check_timeout("Group::of", options);
   const std::shared_ptr<engine::Engine>& engine = api::impl_of(parent).shared_engine();
-  engine::SetStatePtr state = engine->submitter().make_set(checked_members(api::set_of(parent), ranks), name);
+  engine::SetStatePtr state =
+      engine->submitter().make_set(checked_members(api::set_of(parent), ranks), options.name, options.timeout);
   return Group(parent.context_, std::make_shared<detail::Membership>(engine, std::move(state)));
 }
 
-Group Group::of(const std::vector<int>& ranks, const std::string& name) { return of(current_context(), ranks, name); }
+Group Group::of(const std::vector<int>& ranks, const GroupOptions& options) {
+  return of(current_context(), ranks, options);
+}
 
-Group Group::split(int color, int key) const {
+Group Group::split(int color, int key, const GroupOptions& options) const {
+  check_timeout("Group::split", options);
   if (color < 0 && color != kNoGroup) {
     throw Error(ErrorCode::invalid_argument, "Group::split: the colour is " + std::to_string(color) +
                                                  "; give one that is not negative, or kNoGroup");
@@ -86,7 +101,7 @@ Group Group::split(int color, int key) const {
     int rank;  // ranks that have joined send none, so the rank is sent, too
   };
   const int own[] = {color, key, rank(*this)};
-  const Tensor all = gather_words(*this, const_view(own, Shape{1, 3}));
+  const Tensor all = gather_words(*this, const_view(own, Shape{1, 3}), options);
   if (color == kNoGroup) return Group(context_, std::make_shared<detail::Membership>());
   const Span<const int> said = all.as<int>();
   std::vector<Word> words;
@@ -97,7 +112,7 @@ Group Group::split(int color, int key) const {
   std::vector<int> ranks;
   ranks.reserve(words.size());
   for (const Word& word : words) ranks.push_back(word.rank);
-  return of(*this, ranks);
+  return of(*this, ranks, options);
 }
 
 bool Group::is_member() const noexcept { return membership_ == nullptr || membership_->state() != nullptr; }

@@ -18,6 +18,7 @@
 #include "c/arguments.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
+#include "c/results.hpp"
 #include "c/starting.hpp"
 
 namespace kolo::c {
@@ -81,6 +82,14 @@ kolo_status run_ranks(const Run& run, int32_t ranks, kolo_body body, void* data,
         ranks, [&] { run_body(body, data); }, options_of_init(checked));
     return KOLO_OK;
   });
+}
+
+GroupOptions group_options(const kolo_group_options* given) {
+  const auto from = options_of(given, kolo_group_options KOLO_GROUP_OPTIONS_INIT, 24, "KOLO_GROUP_OPTIONS_INIT");
+  GroupOptions options;
+  if (from.name != nullptr) options.name = from.name;
+  options.timeout = timeout_of(from.timeout);
+  return options;
 }
 
 template <class Ask>
@@ -201,26 +210,34 @@ kolo_status kolo_size(const kolo_group* group, int32_t* size) {
   });
 }
 
-kolo_status kolo_group_of(const kolo_group* parent, const int32_t* ranks, size_t count, const char* name,
-                          kolo_group** group) {
+kolo_status kolo_group_of(const kolo_group* parent, const int32_t* ranks, size_t count,
+                          const kolo_group_options* options, kolo_group** group) {
   return guarded([&] {
     const kolo::Group& its = given_group(parent);
     kolo_group*& place = given(group, "the place for the group");
     const auto list = given_list(ranks, count, "the list of ranks");
-    const std::string its_name = name == nullptr ? "" : name;
+    const kolo::GroupOptions its_options = group_options(options);
     place = std::make_unique<kolo_group>(
-                kolo_group{kolo::Group::of(its, std::vector<int>(list.begin(), list.end()), its_name)})
+                kolo_group{kolo::Group::of(its, std::vector<int>(list.begin(), list.end()), its_options)})
                 .release();
     return KOLO_OK;
   });
 }
 
-kolo_status kolo_group_split(const kolo_group* parent, int32_t color, int32_t key, kolo_group** group) {
+kolo_status kolo_group_split(const kolo_group* parent, int32_t color, int32_t key, const kolo_group_options* options,
+                             kolo_group** group) {
   return guarded([&] {
     const kolo::Group& its = given_group(parent);
     kolo_group*& place = given(group, "the place for the group");
-    place = std::make_unique<kolo_group>(kolo_group{its.split(color, key)}).release();
+    place = std::make_unique<kolo_group>(kolo_group{its.split(color, key, group_options(options))}).release();
     return KOLO_OK;
+  });
+}
+
+kolo_status kolo_address(const kolo_group* group, int32_t rank, kolo_result** result) {
+  return guarded([&] {
+    const kolo::Group& its = given_group(group);
+    return give_bytes(result, [&] { return std::vector{kolo::address(its, rank)}; });
   });
 }
 

@@ -93,7 +93,8 @@ OperationPtr Submitter::join(SetState& set, bool counts, std::optional<std::chro
 
 // ---------------------------------------------------------------- sets
 
-SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
+SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const std::string& name,
+                                std::optional<std::chrono::nanoseconds> timeout) {
   engine_.ending.check_usable();
   driving_.check_may_wait();
   // Threads that ask for the same set do so one after another.
@@ -109,6 +110,7 @@ SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const st
   operation->signature = std::make_shared<const core::Signature>(std::move(signature));
   operation->entry = &engine_.world->names.claim_in_turn(key + '\0' + name);
   operation->name_hash = operation->entry->hash;
+  operation->timeout = timeout;
   driving_.give_engine(*operation);
   driving_.push({Command::make_set, operation});
   driving_.wait(*operation, std::nullopt);

@@ -61,7 +61,8 @@ class Submitter {
 
   // -- sets
   /// Makes the set of these ranks, in this order, this one among them; every one of them calls it. Waits. Throws Error.
-  [[nodiscard]] SetStatePtr make_set(const std::vector<std::int32_t>& ranks, const std::string& name);
+  [[nodiscard]] SetStatePtr make_set(const std::vector<std::int32_t>& ranks, const std::string& name,
+                                     std::optional<std::chrono::nanoseconds> timeout);
   /// This rank has done with a set, once: it submits nothing more there. Never waits.
   void drop_set(core::SetId set);
 

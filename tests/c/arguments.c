@@ -114,6 +114,8 @@ static void ranks_as_threads(void) {
 static void groups(kolo_context* context) {
   kolo_group* const world = kolo_world(context);
   kolo_group* group = NULL;
+  kolo_group_options options = KOLO_GROUP_OPTIONS_INIT;
+  kolo_result* result = NULL;
   int32_t number = 0, ranks[2] = {0, 7};
 
   WRONG(kolo_abandon(context, NULL), "the reason is NULL");
@@ -126,9 +128,17 @@ static void groups(kolo_context* context) {
   WRONG(kolo_group_of(world, NULL, 1, NULL, &group), "the list of ranks is NULL, but its length is 1");
   WRONG(kolo_group_of(world, ranks, 1, NULL, NULL), "the place for the group is NULL");
   WRONG(kolo_group_of(world, ranks, 2, NULL, &group), "7");
-  WRONG(kolo_group_split(NULL, 0, 0, &group), "the group is NULL");
-  WRONG(kolo_group_split(world, 0, 0, NULL), "the place for the group is NULL");
-  WRONG(kolo_group_split(world, -2, 0, &group), "-2");
+  WRONG(kolo_group_split(NULL, 0, 0, NULL, &group), "the group is NULL");
+  WRONG(kolo_group_split(world, 0, 0, NULL, NULL), "the place for the group is NULL");
+  WRONG(kolo_group_split(world, -2, 0, NULL, &group), "-2");
+  options.timeout = 0;
+  WRONG(kolo_group_split(world, 0, 0, &options, &group), "its timeout is 0 ns; give a time greater than zero");
+  WRONG(kolo_group_of(world, ranks, 1, &options, &group), "its timeout is 0 ns; give a time greater than zero");
+  options.size = 7;
+  WRONG(kolo_group_split(world, 0, 0, &options, &group), "KOLO_GROUP_OPTIONS_INIT");
+  WRONG(kolo_address(NULL, 0, &result), "the group is NULL");
+  WRONG(kolo_address(world, 1, &result), "there is no rank 1");
+  WRONG(kolo_address(world, 0, NULL), "the place for the result is NULL");
   WRONG(kolo_group_is_member(NULL, &number), "the group is NULL");
   WRONG(kolo_group_is_member(world, NULL), "the place for the answer is NULL");
   WRONG(kolo_group_members(NULL, ranks, 2), "the group is NULL");
@@ -138,7 +148,7 @@ static void groups(kolo_context* context) {
   OK(kolo_group_release(NULL));
   CHECK(group == NULL);
 
-  OK(kolo_group_split(world, KOLO_NO_GROUP, 0, &group));
+  OK(kolo_group_split(world, KOLO_NO_GROUP, 0, NULL, &group));
   WRONG(kolo_rank(group, &number), "no member of the group");
   OK(kolo_group_release(group));
 }

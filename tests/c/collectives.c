@@ -328,6 +328,10 @@ static void memory(const place* at) {
 static void groups(const place* at) {
   kolo_group *half = NULL, *reversed = NULL, *none = NULL;
   int32_t rank = -1, size = -1, members[kMost], i, number = at->rank;
+  kolo_group_options named = KOLO_GROUP_OPTIONS_INIT;
+  kolo_result* address = NULL;
+  const void* text = NULL;
+  size_t length = 0;
   kolo_tensor tensor = tensor_of(&number, KOLO_INT32, 1);
 
   OK(kolo_local_rank(at->context, &rank));
@@ -337,7 +341,7 @@ static void groups(const place* at) {
   OK(kolo_cross_size(at->context, &size));
   CHECK(rank >= 0 && rank < size);
 
-  OK(kolo_group_split(at->world, at->rank % 2, -at->rank, &half));
+  OK(kolo_group_split(at->world, at->rank % 2, -at->rank, NULL, &half));
   OK(kolo_size(half, &size));
   CHECK(size == (at->size + 1 - at->rank % 2) / 2);
   OK(kolo_group_members(half, members, kMost));
@@ -345,15 +349,22 @@ static void groups(const place* at) {
   OK(kolo_allreduce(half, NULL, &tensor, &tensor, NULL, NULL));
   OK(kolo_group_release(half));
 
+  OK(kolo_address(at->world, at->size - 1, &address));
+  OK(kolo_result_bytes(address, 0, &text, &length));
+  CHECK(length > 0 && strlen((const char*)text) == length && strspn((const char*)text, "0123456789abcdef.:") == length);
+  OK(kolo_result_release(address));
+
+  named.name = "reversed";
+  named.timeout = 60;
   for (i = 0; i < at->size; ++i) members[i] = at->size - 1 - i;
-  OK(kolo_group_of(at->world, members, (size_t)at->size, "reversed", &reversed));
+  OK(kolo_group_of(at->world, members, (size_t)at->size, &named, &reversed));
   OK(kolo_rank(reversed, &rank));
   CHECK(rank == at->size - 1 - at->rank);
   OK(kolo_group_is_member(reversed, &rank));
   CHECK(rank == 1);
   OK(kolo_group_release(reversed));
 
-  OK(kolo_group_split(at->world, KOLO_NO_GROUP, 0, &none));
+  OK(kolo_group_split(at->world, KOLO_NO_GROUP, 0, NULL, &none));
   OK(kolo_group_is_member(none, &rank));
   CHECK(rank == 0);
   OK(kolo_group_release(none));

@@ -317,7 +317,7 @@ static void contexts(void) {
   OK(kolo_barrier(kolo_world(separate), NULL, NULL, NULL));
   OK(kolo_shutdown(separate));
 
-  OK(kolo_group_split(kolo_world(context), 0, 0, &group));
+  OK(kolo_group_split(kolo_world(context), 0, 0, NULL, &group));
   callbacks(context);
   call.in = call.out = &tensor;
   OK(kolo_prepare(group, "prepared", &call, &prepared));
@@ -333,7 +333,7 @@ static void contexts(void) {
   after_the_end(context, group);
   FAILS(KOLO_SHUT_DOWN, kolo_start(prepared, NULL), "was shut down");
   OK(kolo_prepared_release(prepared));
-  OK(kolo_group_release(group));
+  OK(kolo_group_release(group)); /* a group is released after the end as before it */
   ((float*)kept.data)[3] = 1.0F; /* an arena outlives its context */
   OK(kolo_arena_release(arena));
 

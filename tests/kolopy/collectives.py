@@ -466,7 +466,8 @@ def check_groups(rank, size):
         pair = kolo.Group.of(list(range(min(size, 2)))[::-1], name="pair")
         assert kolo.allgather(np.array([rank]), group=pair).tolist() == [1, 0][-pair.size :]
         assert kolo.broadcast_object(rank, 0, group=pair) == min(size, 2) - 1
-    outside = kolo.world().split(None if rank == 0 else 0)
+    assert all(kolo.world().address(other) == kolo.world().address(0) for other in range(size))
+    outside = kolo.world().split(None if rank == 0 else 0, name="outside", timeout=60)
     assert outside.is_member == (rank != 0)
     kolo.barrier(group=kolo.context())
 
