@@ -24,6 +24,12 @@ enum class Life : std::uint8_t {
   unknown,  ///< it is on another machine, in another container or of another boot, or there is no file
 };
 
+/// A rank's recorder, and what has become of its process.
+struct Observed {
+  recorder::Recording recording;
+  Life life = Life::unknown;
+};
+
 /// A request, as all ranks know it: by its name, or by its number in the sequence of a set (`id` is 0 then).
 struct Request {
   std::uint32_t set = 0;

@@ -28,11 +28,6 @@
 
 namespace kolo::why {
 
-struct Observed {
-  recorder::Recording recording;
-  Life life = Life::unknown;
-};
-
 /// What has become of a job, in a word that programs may compare.
 enum class Verdict : std::uint8_t {
   healthy,   ///< nothing waits for long
