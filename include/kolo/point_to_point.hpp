@@ -134,7 +134,8 @@ inline Future<Received> recv_async(TensorView tensor, int from = any_rank, int t
 /// may call it at once, with any sizes, in a ring or in pairs. `to` and `from` may be the same rank, also this one;
 /// `from` may be any_rank. The tags are in the options. Returns what was received. A peer may call `send` and `recv`
 /// instead. Throws `Error` as those do, and invalid_argument if the tensors overlap. If one message fails, the other
-/// one is still waited for, until its deadline at most; if both fail, the receive's error is thrown.
+/// one is still waited for, until its deadline at most; but if it fails because a rank has left, the other one is given
+/// up at once. If both fail, the receive's error is thrown.
 inline Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
                          const SendRecvOptions& options = {}) {
   return detail::run(group, {&tensor, to, options.send_tag, &into, from, options.recv_tag, options.timeout});

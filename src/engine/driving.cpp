@@ -454,7 +454,8 @@ void Driving::await_if_deserted(Operation& operation) {
 void Driving::end_now(Operation& operation, const std::string& reason) {
   const auto is_done = [&operation] { return operation.done(); };
   if (operation.message != nullptr) {
-    engine_.messenger.give_up(*operation.message, Status(ErrorCode::user_exception, reason));
+    engine_.messenger.give_up(*operation.message, Status(ErrorCode::user_exception, reason),
+                              engine_.ending.deserted_by());
     while (!is_done()) help_until(is_done, base::now() + kFarewell);
     return;
   }

@@ -53,7 +53,9 @@ class Ending {
   /// Whether an operation of this rank has ever failed because another rank has left.
   [[nodiscard]] bool was_deserted() const noexcept { return deserted_.load(); }
   /// Whether that is how matters stand: no later operation has succeeded. If this rank ends now, that is why.
-  [[nodiscard]] bool is_deserted() const noexcept { return deserted_by_.load() >= 0; }
+  [[nodiscard]] bool is_deserted() const noexcept { return deserted_by() >= 0; }
+  /// By which rank; -1: it is not.
+  [[nodiscard]] int deserted_by() const noexcept { return deserted_by_.load(); }
 
   // -- the driver: in order
   /// An operation of this rank has failed because that rank has left. The world learns of it (control/messages.hpp,

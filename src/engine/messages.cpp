@@ -107,8 +107,9 @@ void Messages::give_up(Span<p2p::Message* const> messages) {
   for (p2p::Message* message : messages) engine_.messenger.give_up(*message, p2p::no_memory());
 }
 
-/// A message has ended on the thread that made the call, and no driver has seen it: what its end says of other ranks.
-void Messages::note_ended_here(const p2p::Message& message) {
+/// A message has ended on the thread that made the call, and no driver has seen it: what its end says of other ranks,
+/// and of the other half of the call, if that is still open.
+void Messages::note_ended_here(const p2p::Message& message, const MessageOperation* half) {
   const bool says_nothing = message.status.ok() && !engine_.ending.is_deserted();
   if (says_nothing || engine_.ending.faulted()) return;
   engine_.driver.take_over();
@@ -116,6 +117,13 @@ void Messages::note_ended_here(const p2p::Message& message) {
   engine_.recorder->at(base::now());
   note_end(message, base::now());
   record_failure(*engine_.recorder, message.status);
+  if (half != nullptr) give_up_half(*half, message.status);
+}
+
+/// Of a call of which one message has ended so.
+void Messages::give_up_half(const MessageOperation& half, const Status& status) {
+  if (status.code() != ErrorCode::rank_lost || engine_.ending.faulted()) return;
+  engine_.messenger.give_up(*half.message, status, engine_.ending.deserted_by());
 }
 
 /// A thread whose messages are done has moved others', or leaves them open.
@@ -136,18 +144,22 @@ void Messages::wait_for(Span<p2p::Message* const> messages, std::optional<std::c
     give_up(messages);
     throw;
   }
+  if (messages.size() == 2) {
+    operations[0]->half = operations[1].get();
+    operations[1]->half = operations[0].get();
+  }
   std::array<Operation*, 2> open{};
   std::size_t count = 0;
+  for (std::size_t i = 0; i < messages.size(); ++i) operations[i]->message = messages[i];
   for (std::size_t i = 0; i < messages.size(); ++i) {
     MessageOperation& operation = *operations[i];
-    operation.message = messages[i];
     driving_.give_engine(operation);
     operation.self = operations[i];
     if (hand_over(*messages[i], &operation, timeout)) {
       open[count++] = &operation;
     } else {
       operation.self.reset();
-      note_ended_here(*messages[i]);
+      note_ended_here(*messages[i], operation.half);
     }
   }
   driving_.wait_all(Span<Operation* const>(open.data(), count), std::nullopt);
@@ -184,6 +196,10 @@ void Messages::transfer(Span<const std::shared_ptr<MessageOperation>> operations
                         std::optional<std::chrono::nanoseconds> timeout) {
   engine_.ending.check_usable();
   driving_.check_may_wait();
+  if (operations.size() == 2) {
+    operations[0]->half = operations[1].get();
+    operations[1]->half = operations[0].get();
+  }
   for (std::size_t i = 0; i < operations.size(); ++i) {
     try {
       submit(operations[i], timeout);
@@ -310,16 +326,20 @@ void Messages::end(MessageOperation& operation) {
 void Messages::note_end(const p2p::Message& message, base::Time begun) {
   const bool sends = message.role == p2p::Message::Role::send;
   if (message.status.ok() && !sends) engine_.ending.note_success(begun);
-  if (message.status.code() != ErrorCode::rank_lost) return;
+  const bool lost = message.status.code() == ErrorCode::rank_lost;
   const int peer = !sends && message.source != p2p::kAny ? message.source : message.peer;
+  if (lost && message.deserted_by >= 0) return engine_.note_desertion(message.deserted_by);
+  if (lost && peer != p2p::kAny) return engine_.note_desertion(peer);
+  // A receive from any rank may have waited for one that has left, also if others could still have sent.
+  if (peer != p2p::kAny || (!lost && message.status.code() != ErrorCode::expired)) return;
   const std::vector<int> world;
-  engine_.note_desertion(
-      peer != p2p::kAny ? peer
-                        : engine_.participant.earliest_to_leave(message.members != nullptr ? *message.members : world));
+  const int left = engine_.participant.earliest_to_leave(message.members != nullptr ? *message.members : world);
+  if (left >= 0) engine_.note_desertion(left);
 }
 
 void Messages::complete(MessageOperation& operation, const Status& status) {
   engine_.open.waiters.note_change();
+  if (operation.half != nullptr) give_up_half(*operation.half, status);
   const OperationPtr held = std::move(operation.self);
   record_end(*engine_.recorder, *operation.message);
   if (!status.ok()) ++engine_.tally.failures;

@@ -80,7 +80,8 @@ class Messages {
   void wait_for(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
   void give_up(const std::string& reason);
   void give_up(Span<p2p::Message* const> messages);
-  void note_ended_here(const p2p::Message& message);
+  void note_ended_here(const p2p::Message& message, const MessageOperation* half = nullptr);
+  void give_up_half(const MessageOperation& half, const Status& status) KOLO_REQUIRES(kDriving);
   void look_after_others();
   void look_soon();
 

@@ -183,6 +183,8 @@ class Rank {
     frame.permit = input.byte() % 3;
     frame.dtype = static_cast<DType>(input.byte() % 2 == 0 ? static_cast<int>(DType::uint8) : input.byte());
     frame.refusal = static_cast<p2p::Refusal>(input.byte() % 6);
+    if (frame.kind == p2p::FrameKind::withdrawn || frame.kind == p2p::FrameKind::refused)
+      frame.because = static_cast<std::int32_t>(frame.id) - 1;
     // Of a part: mostly one that is due.
     const std::uint8_t length = input.byte();
     const std::size_t limit = std::min<std::uint64_t>(frame.bytes, 20000);

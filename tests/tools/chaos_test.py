@@ -74,7 +74,10 @@ class Naming(unittest.TestCase):
         recv = "recv of up to 3 elements of int32 from rank 2 with tag 1: "
         for sentence in (recv + "rank 1 has left the job, and rank 2 because of that",
                          "rank 1 has shut down, and rank 2 because of that; rank 2 will not submit tensor \"w\".",
-                         "rank 1 has left the job, and because of that rank 2 was lost: its process has ended."):
+                         "rank 1 has left the job, and because of that rank 2 was lost: its process has ended.",
+                         recv + "rank 1 has left the job, and rank 2 has given up its send because of that",
+                         recv.replace("recv", "send") + "rank 2 has not received it within 15 s; meanwhile rank 1 has "
+                         "left the job"):
             self.assertEqual(judge.names(first, sentence), (True, []), sentence)
         self.assertEqual(judge.names(first, recv + "rank 2 has left the job"), (False, ["rank 2"]))
 
@@ -90,6 +93,15 @@ class Naming(unittest.TestCase):
 
 
 class Judging(unittest.TestCase):
+    def test_amid_messages_a_receive_may_expire_if_it_names_who_left(self):
+        leaves = run(kind="leave")
+        for phase, left, complaint in (("messages", "; meanwhile rank 2 has left the job", False), ("messages", "", True),
+                                       ("step", "; meanwhile rank 2 has left the job", True)):
+            told = survivor("recv of up to 1 element of int32 from any rank with tag 1: no message that fits has come "
+                            "within 15 s" + left, "expired")
+            told.lines = [(seconds, text.replace("TOLD step", "TOLD " + phase)) for seconds, text in told.lines]
+            self.assertEqual(bool(complaints(leaves, [told, told, dead(phase, "status 7"), told])), complaint, (phase, left))
+
     def test_all_as_expected(self):
         told = [survivor("rank 2 was lost: its process has ended.") for _ in range(4)]
         told[2] = dead()

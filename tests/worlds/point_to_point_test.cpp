@@ -385,6 +385,53 @@ TEST(PointToPoint, TheFirstToLeaveIsNamedHoweverManyRanksItPassedThrough) {
   }
 }
 
+// Rank 2 waits for rank 1, which has left, and for rank 0, which waits for rank 1, too: both hear of rank 1 at once,
+// though rank 0 never receives. Its receive from any rank fails when nobody is left who could send.
+TEST(PointToPoint, ASendrecvOfWhichOneHalfFailsGivesUpTheOther) {
+  for (const int per_node : {0, 1, 2}) {
+    std::atomic<bool> expired{false};
+    const auto ranks = [&] {
+      std::vector<int> out(100000), in(100000);
+      if (kolo::rank() == 1) return;
+      if (kolo::rank() == 2) {
+        EXPECT_EQ(
+            sentence_of(ErrorCode::rank_lost, [&] { kolo::sendrecv(kolo::const_view(out), 0, kolo::view(in), 1); }),
+            "recv of up to 100000 elements of int32 from rank 1 with any tag: rank 1 has left the job");
+        return;
+      }
+      sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(in), kolo::any_rank, 5); });
+      expired = true;
+    };
+    kolo::run_local(3, ranks,
+                    kolo::Options{}
+                        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
+                        .with_setting("KOLO_LATCH_TIMEOUT_S", "1")
+                        .with_setting("KOLO_TIMEOUT_S", "60"));
+    EXPECT_TRUE(expired);
+  }
+}
+
+// Rank 2's receive fails, and its exception drops the handle of its send to rank 0: that one hears of rank 1.
+TEST(PointToPoint, AMessageThatIsGivenUpBecauseOfARankNamesThatRank) {
+  const auto ranks = [] {
+    std::vector<int> data(100000);
+    if (kolo::rank() == 1) {
+      kolo::recv(kolo::view(data), 0, 9);
+      return;
+    }
+    if (kolo::rank() == 2) {
+      kolo::Handle sent = kolo::send_async(kolo::const_view(data), 0);
+      int x = 0;
+      kolo::recv(kolo::view(&x, {1}), 1);
+    }
+    kolo::Handle received = kolo::recv_async(kolo::view(data), 2);
+    kolo::send(kolo::const_view(data), 1, 9);
+    const std::string sentence = sentence_of(ErrorCode::rank_lost, [&] { received.wait(); });
+    EXPECT_NE(sentence.find(": rank 1 has left the job"), std::string::npos) << sentence;
+  };
+  EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::run_local(3, ranks); }).rfind("rank 2: ", 0), 0U);
+}
+
 // A rank that gets over a message that fails, and goes on, ends later for a reason of its own.
 TEST(PointToPoint, ARankThatWentOnIsNamedForItsOwnException) {
   const auto ranks = [] {

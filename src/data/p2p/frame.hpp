@@ -48,7 +48,8 @@
 // A rank that leaves the job. What it has sent within its node is in the channel before the others hear of it, so they
 // take that and expect nothing more. Between nodes it may still be on its way; they wait for it for a while.
 //
-// Ends. A message that is given up on one side tells the other. What arrives for a message that is no more is dropped:
+// Ends. A message that is given up on one side tells the other, and for which rank's leaving it is given up, if that is
+// the reason: the error there names that rank ("First causes", control/messages.hpp). What arrives for a message that is no more is dropped:
 // numbers of messages are never used twice. When the context fails all messages do, without a frame: peers hear of it
 // by the log. So a permit that has gone is no reason by itself: the receiver waits for the frame, or for the log.
 #pragma once
@@ -80,11 +81,12 @@ struct Frame {
   std::uint64_t bytes = 0;    ///< of the message; of a part: where it begins; of a refusal: the receive's room
   std::uint64_t address = 0;  ///< of data that may be read where it lies
   std::int32_t tag = 0;
-  std::uint32_t permit = 0;  ///< 0: it may not be read
+  std::uint32_t permit = 0;   ///< 0: it may not be read
+  std::int32_t because = -1;  ///< of a message that is given up: the rank whose leaving is the reason; -1: none
   FrameKind kind = FrameKind::whole;
   DType dtype = DType::uint8;  ///< of a refusal: the receive's
   Refusal refusal = Refusal::none;
-  std::uint8_t unused[5] = {};
+  std::uint8_t unused = 0;
 };
 static_assert(sizeof(Frame) == 48);
 

@@ -46,7 +46,9 @@ struct Message {
   int source = kAny;  ///< rank of the world
   std::int32_t received_tag = 0;
   std::uint64_t received_bytes = 0;
+  // Of both:
   Status status;
+  int deserted_by = -1;  ///< the rank whose leaving had the peer give it up; -1: none
 
   // -- the protocol's
   State state = State::fresh;

@@ -91,11 +91,13 @@ Status other_type_there(const Message& send, DType dtype) {
   return failed(ErrorCode::mismatch, send, "its receive is of " + name(dtype) + "; send and receive the same type");
 }
 
-Status given_up_there(const Message& message) {
+Status given_up_there(const Message& message, int because) {
   const bool sends = message.role == Message::Role::send;
-  return failed(ErrorCode::cancelled, message,
-                rank_of(message, sends ? message.peer : message.source) + " has given up its " +
-                    (sends ? "receive" : "send") + " before all the data had come");
+  const std::string there =
+      rank_of(message, sends ? message.peer : message.source) + " has given up its " + (sends ? "receive" : "send");
+  if (because < 0) return failed(ErrorCode::cancelled, message, there + " before all the data had come");
+  return failed(ErrorCode::rank_lost, message,
+                rank_of(message, because) + " has left the job, and " + there + " because of that");
 }
 
 Status set_gone_there(const Message& send) {
@@ -115,14 +117,16 @@ std::string waits_long(const Message& message, const std::vector<int>& cycle) {
   return text + "the program does not " + (sends ? "receive it there." : peer == kAny ? "send it." : "send it there.");
 }
 
-Status expired(const Message& message, const std::vector<int>& cycle) {
-  const std::string why = lack_of(message) + " within " + seconds(message.patience);
+Status expired(const Message& message, const std::vector<int>& cycle, const Departures& departures) {
+  std::string why = lack_of(message) + " within " + seconds(message.patience);
+  const int left = departures.first_of(message.members);
+  if (left >= 0) why += "; meanwhile " + rank_of(message, departures.cause_of(left)) + " has left the job";
   return failed(ErrorCode::expired, message, cycle.empty() ? why : why + cycle_text(message, cycle));
 }
 
 Status has_departed(const Message& message, const Departures& departures) {
   const int rank = message.source == kAny ? message.peer : message.source;
-  const int cause = departures.cause_of(rank == kAny ? departures.first : rank);
+  const int cause = departures.cause_of(rank == kAny ? departures.first_of(message.members) : rank);
   std::string text = rank_of(message, cause) + " has left the job";
   if (rank == kAny) text = "all other ranks have left the job; the first was " + rank_of(message, cause);
   if (rank != kAny && rank != cause) text += ", and " + rank_of(message, rank) + " because of that";

@@ -22,15 +22,17 @@ Status other_type(const Message& receive, int source, std::int32_t tag, DType dt
 /// The same as the sender hears of it.
 Status too_long_for(const Message& send, std::uint64_t room);
 Status other_type_there(const Message& send, DType dtype);
-/// The other side will not go on.
-Status given_up_there(const Message& message);
+/// The other side will not go on. `because`: the rank whose leaving is the reason; -1: none. The message then ends as
+/// those to that rank do (rank_lost).
+Status given_up_there(const Message& message, int because = -1);
 Status set_gone_there(const Message& send);
 /// It was given up here.
 Status cancelled(const Message& receive);
 /// It has waited until `warn_at`. `cycle` as below.
 std::string waits_long(const Message& message, const std::vector<int>& cycle);
-/// Its deadline has passed. `cycle`: ranks of the world that wait for each other, this one first, or none.
-Status expired(const Message& message, const std::vector<int>& cycle);
+/// Its deadline has passed. `cycle`: ranks of the world that wait for each other, this one first, or none. If a rank of
+/// its group has left, the sentence says so: the message may have waited for that one, or its peer does.
+Status expired(const Message& message, const std::vector<int>& cycle, const Departures& departures);
 /// The rank that it needs has left the job, or all have that it could come from: "rank 2 has left the job", and where
 /// that is the consequence of another rank's end "rank 1 has left the job, and rank 2 because of that".
 Status has_departed(const Message& message, const Departures& departures);

@@ -101,9 +101,9 @@ bool Messenger::cancel(Message& receive) {
   return was_open;
 }
 
-void Messenger::give_up(Message& message, const Status& status) {
+void Messenger::give_up(Message& message, const Status& status, int because) {
   const base::MutexLock lock(mutex_);
-  protocol_.give_up(message, status);
+  protocol_.give_up(message, status, because);
   update();
 }
 

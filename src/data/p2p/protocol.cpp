@@ -110,10 +110,10 @@ bool Protocol::cancel(Message& receive) {
   return true;
 }
 
-void Protocol::give_up(Message& message, const Status& status) {
+void Protocol::give_up(Message& message, const Status& status, int because) {
   if (message.done() || message.state == Message::State::fresh) return;
   try {
-    detach(message);
+    detach(message, because);
   } catch (const std::bad_alloc&) {  // the other side is not told, and its deadline ends its part
   }
   open_.end(message, status);
@@ -132,13 +132,13 @@ void Protocol::close(const Status& status) {
 }
 
 /// Takes an open message out of everything that knows it, and tells the other side.
-void Protocol::detach(Message& message) {
+void Protocol::detach(Message& message, int because) {
   if (Message* partner = std::exchange(message.partner, nullptr)) {
     partner->partner = nullptr;
-    return open_.end(*partner, given_up_there(*partner));
+    return open_.end(*partner, given_up_there(*partner, because));
   }
   if (message.role == Message::Role::send) {
-    if (message.peer != rank_) return sending_.withdraw(message);
+    if (message.peer != rank_) return sending_.withdraw(message, because);
     matching_.remove(rank_, message.id);
     return;
   }
@@ -151,6 +151,7 @@ void Protocol::detach(Message& message) {
   frame.kind = FrameKind::refused;
   frame.id = message.id;
   frame.refusal = Refusal::given_up;
+  frame.because = because;
   sending_.answer(message.source, frame);
 }
 
@@ -185,7 +186,7 @@ bool Protocol::is_gone(std::uint64_t set) const { return set != 0 && set <= last
 void Protocol::on_departed(int rank, base::Time until, int because) {
   if (rank == rank_ || !closed_.ok() || !departed_.until.emplace(rank, until).second) return;
   if (because >= 0) departed_.because.emplace(rank, because);
-  if (departed_.first < 0) departed_.first = rank;
+  departed_.order.push_back(rank);
   const bool is_here = until == base::Time::min();
   while (is_here && channels_.take(*this)) {
   }
@@ -234,6 +235,10 @@ void Protocol::receive_nothing_from(int rank) {
 }
 
 void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
+  if (frame.because < -1 || frame.because >= size_) {
+    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame that names rank " +
+                                          std::to_string(frame.because) + " of " + std::to_string(size_));
+  }
   switch (frame.kind) {
   case FrameKind::whole:
     return on_whole(source, frame, data, bytes);
@@ -242,7 +247,7 @@ void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, s
   case FrameKind::part:
     return receiving_.on_part(source, frame, data, bytes);
   case FrameKind::withdrawn:
-    if (!matching_.remove(source, frame.id)) receiving_.on_withdrawn(source, frame.id);
+    if (!matching_.remove(source, frame.id)) receiving_.on_withdrawn(source, frame);
     return;
   case FrameKind::wanted:
     return sending_.on_wanted(source, frame.id);
@@ -371,7 +376,7 @@ void Protocol::expire(base::Time now) {
     }
     open_.note_deadline(*message);
   }
-  for (Message* message : overdue) give_up(*message, expired(*message, cycle_of(*message)));
+  for (Message* message : overdue) give_up(*message, expired(*message, cycle_of(*message), departed_));
 }
 
 }  // namespace kolo::p2p

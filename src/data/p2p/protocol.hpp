@@ -56,7 +56,8 @@ class Protocol final : private FrameHandler {
   /// Takes back a receive that has no message yet; whether it had none. It is done then.
   bool cancel(Message& receive);
   /// Ends an open message by this error. Nobody touches its memory any more. One that has not begun is left alone.
-  void give_up(Message& message, const Status& status);
+  /// `because`: the rank whose leaving is the reason, which the other side is told; -1: none.
+  void give_up(Message& message, const Status& status, int because = -1);
   /// Ends all that is open, and all that comes, by this error.
   void close(const Status& status);
 
@@ -104,7 +105,7 @@ class Protocol final : private FrameHandler {
   void accept(Message& receive, int source, const Frame& frame);
   void on_silent(int rank);
   void receive_nothing_from(int rank);
-  void detach(Message& message);
+  void detach(Message& message, int because);
 
   const int rank_;
   const int size_;

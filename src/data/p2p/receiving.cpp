@@ -37,7 +37,8 @@ void Receiving::on_part(int source, const Frame& frame, const std::byte* data, s
   open_.end(receive);
 }
 
-void Receiving::on_withdrawn(int source, std::uint64_t id) {
+void Receiving::on_withdrawn(int source, const Frame& frame) {
+  const std::uint64_t id = frame.id;
   const auto found = incoming_.find({source, id});
   Message* receive = nullptr;
   if (found != incoming_.end()) {
@@ -50,7 +51,8 @@ void Receiving::on_withdrawn(int source, std::uint64_t id) {
     receive = *reads;
     reading_.erase(reads);
   }
-  open_.end(*receive, given_up_there(*receive));
+  receive->deserted_by = frame.because;
+  open_.end(*receive, given_up_there(*receive, frame.because));
 }
 
 void Receiving::forget(Message& receive) {

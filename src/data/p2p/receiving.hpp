@@ -34,7 +34,7 @@ class Receiving {
   /// A part of the data has come.
   void on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
   /// The sender has given up a message.
-  void on_withdrawn(int source, std::uint64_t id);
+  void on_withdrawn(int source, const Frame& frame);
   /// The receive is given up.
   void forget(Message& receive);
   /// Ends receives whose data that rank has not been asked for yet, because its channel was full: nobody will ask.

@@ -152,7 +152,7 @@ bool Sending::flush() {
   return moved;
 }
 
-void Sending::withdraw(Message& send) {
+void Sending::withdraw(Message& send, int because) {
   Outgoing& to = outgoing(send.peer);
   end_permit(send);
   if (send.state == Message::State::waiting) {
@@ -161,7 +161,11 @@ void Sending::withdraw(Message& send) {
   }
   erase_one(to.wanted, &send);
   announced_.erase(send.id);
-  answer(send.peer, FrameKind::withdrawn, send.id);
+  Frame frame;
+  frame.kind = FrameKind::withdrawn;
+  frame.id = send.id;
+  frame.because = because;
+  answer(send.peer, frame);
 }
 
 /// Nobody reads a send's memory any more.
@@ -216,7 +220,8 @@ void Sending::on_refused(int source, const Frame& frame) {
   case Refusal::given_up:
     break;
   }
-  open_.end(send, given_up_there(send));
+  send.deserted_by = frame.because;
+  open_.end(send, given_up_there(send, frame.because));
 }
 
 const std::deque<Frame>* Sending::waiting_answers(int rank) const noexcept {

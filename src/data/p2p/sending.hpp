@@ -42,7 +42,7 @@ class Sending {
   /// More of the data of a send that is wanted is there. Once, until it is in the channel.
   void add_wanted(Message& send);
   /// A send is given up: the receiver is told.
-  void withdraw(Message& send);
+  void withdraw(Message& send, int because);
 
   // -- answers
   void answer(int rank, FrameKind kind, std::uint64_t id);

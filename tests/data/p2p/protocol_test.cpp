@@ -692,6 +692,51 @@ TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
   }
 }
 
+/// Rank 2 has left; rank 1 gives up what it sends to rank 0, and what it receives from there, because of that.
+TEST(Protocol, AMessageThatIsGivenUpBecauseARankHasLeftFailsAsOneOfThatRank) {
+  Network network({3, 2, 1000});
+  Letter send(kSend, 1, 7, 50000), receive(kReceive, 1, 8, 50000);
+  Letter received(kReceive, 0, 7, 50000), sent(kSend, 0, 8, 50000);
+  network[0].start(send.message);
+  network[0].start(receive.message);
+  network[1].start(received.message);
+  network[1].start(sent.message);
+  network.step(1);
+  network.step(0);
+  ASSERT_FALSE(send.message.done() || receive.message.done());
+  const Status left(ErrorCode::rank_lost, "rank 2 has left the job");
+  network[1].give_up(received.message, left, 2);
+  network[1].give_up(sent.message, left, 2);
+  network.settle();
+  EXPECT_EQ(send.message.status.code(), ErrorCode::rank_lost);
+  EXPECT_EQ(
+      send.message.status.message(),
+      "send of 50000 elements of uint8 to rank 1 with tag 7: rank 2 has left the job, and rank 1 has given up its "
+      "receive because of that");
+  EXPECT_EQ(
+      receive.message.status.message(),
+      "recv of up to 50000 elements of uint8 from rank 1 with tag 8: rank 2 has left the job, and rank 1 has given "
+      "up its send because of that");
+  EXPECT_EQ(send.message.deserted_by, 2);
+  EXPECT_EQ(receive.message.deserted_by, 2);
+}
+
+TEST(Protocol, WhatExpiresNamesTheRankThatHasLeft) {
+  Network network({3});
+  Letter any(kReceive, kAny, 7, 4);
+  const base::Time begun = base::now();
+  any.message.begun = begun;
+  any.message.patience = std::chrono::milliseconds(200);
+  any.message.deadline = begun + any.message.patience;
+  network[0].start(any.message);
+  network[0].on_departed(2, base::Time::min());
+  network[0].expire(begun + std::chrono::milliseconds(200));
+  EXPECT_EQ(any.message.status.code(), ErrorCode::expired);
+  EXPECT_EQ(any.message.status.message(),
+            "recv of up to 4 elements of uint8 from any rank with tag 7: no message that fits has come within 0.2 s; "
+            "meanwhile rank 2 has left the job");
+}
+
 /// It reads in the log that it has left itself, and its callbacks may still submit.
 TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
   Network network({3});
