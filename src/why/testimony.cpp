@@ -116,10 +116,13 @@ bool Testimony::has_left(int rank) const {
 }
 
 int Testimony::deserter() const {
-  const std::vector<int> deserted = history_.ranks_where([](const Facts& facts, int) {
-    return (facts.fault && code_of(*facts.fault) == ErrorCode::rank_lost) ||
-           std::any_of(facts.failures.begin(), facts.failures.end(),
-                       [](const Heard& one) { return code_of(one) == ErrorCode::rank_lost; });
+  // A message that expired may have waited for a rank that has left: its sentence says so.
+  const auto tells = [this](const Heard& one) {
+    return code_of(one) == ErrorCode::rank_lost ||
+           (code_of(one) == ErrorCode::expired && rank_blamed_by(one.sentence, history_.size()) >= 0);
+  };
+  const std::vector<int> deserted = history_.ranks_where([&tells](const Facts& facts, int) {
+    return (facts.fault && tells(*facts.fault)) || std::any_of(facts.failures.begin(), facts.failures.end(), tells);
   });
   if (deserted.empty()) return -1;
   const int left = left_by_first_failure(deserted);

@@ -217,6 +217,24 @@ TEST(Why, ARankGaveUpByItself) {
   EXPECT_EQ(found.suspects, std::vector<int>{1});
 }
 
+// Nobody needed it as far as the log knows, but a message that expired may have waited for it.
+TEST(Why, ARankLeftAndAMessageExpired) {
+  const Judgement found =
+      judge_at(30, {Rank(0, 3, State::closed, Life::gone)
+                        .at(5)
+                        .submits("w")
+                        .at(9)
+                        .hears(Kind::rank_left, 2)
+                        .at(20)
+                        .fails("w", ErrorCode::expired,
+                               "recv of up to 1 element of int32 from rank 1 with any tag: no message that fits has "
+                               "come within 15 s; meanwhile rank 2 has left the job")
+                        .leaves(),
+                    Rank(2, 3, State::closed, Life::gone).at(8).leaves()});
+  EXPECT_EQ(found.verdict, Verdict::left);
+  EXPECT_EQ(found.suspects, std::vector<int>{2});
+}
+
 TEST(Why, ARankLeftWhileOthersNeededIt) {
   const Judgement found = judge_at(30, {Rank(0, 2, State::closed, Life::gone)
                                             .at(5)
