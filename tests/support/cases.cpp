@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include <kolo/join.hpp>
+
 #include "tests/support/exact_values.hpp"
 #include "tests/support/operation.hpp"
 #include "tests/support/random.hpp"
