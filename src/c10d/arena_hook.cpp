@@ -7,8 +7,8 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
+#include "c10d/streams.hpp"
 
 namespace kolo::c10d {
 namespace {

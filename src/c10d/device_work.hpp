@@ -19,7 +19,7 @@
 #include <mutex>
 #include <vector>
 
-#include "c10d/devices.hpp"
+#include "c10d/streams.hpp"
 #include "c10d/versions.hpp"
 #include "c10d/work.hpp"
 #include "c10d/world.hpp"

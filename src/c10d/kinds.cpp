@@ -10,64 +10,69 @@ namespace kolo::c10d {
 namespace {
 
 template <class KoloOptions>
-KoloOptions reducing(const Step& step) {
-  return KoloOptions(step.reduction.op).with_prescale(step.reduction.prescale).with_timeout(step.timeout);
+KoloOptions reducing(const Arguments& arguments) {
+  return KoloOptions(arguments.reduction.op)
+      .with_prescale(arguments.reduction.prescale)
+      .with_timeout(arguments.timeout);
 }
 
-TensorView in(const Step& step) { return step.in.view(step.elements, step.in_rows); }
-TensorView out(const Step& step) { return step.out.view(step.elements, step.out_rows); }
-std::optional<TensorView> out_if_any(const Step& step) {
-  if (step.out.empty()) return std::nullopt;
-  return out(step);
+TensorView in(const Arguments& arguments) { return arguments.in.view(arguments.elements, arguments.in_rows); }
+TensorView out(const Arguments& arguments) { return arguments.out.view(arguments.elements, arguments.out_rows); }
+std::optional<TensorView> out_if_any(const Arguments& arguments) {
+  if (arguments.out.empty()) return std::nullopt;
+  return out(arguments);
 }
-std::optional<ConstTensorView> in_if_any(const Step& step) {
-  if (step.in.empty()) return std::nullopt;
-  return in(step);
-}
-
-Call allreduce(const Step& step) {
-  return Call::allreduce(step.out.view(step.elements), reducing<AllreduceOptions>(step));
+std::optional<ConstTensorView> in_if_any(const Arguments& arguments) {
+  if (arguments.in.empty()) return std::nullopt;
+  return in(arguments);
 }
 
-Call broadcast(const Step& step) {
-  return Call::broadcast(step.out.view(step.elements), step.root, BroadcastOptions{}.with_timeout(step.timeout));
+Call allreduce(const Arguments& arguments) {
+  return Call::allreduce(arguments.out.view(arguments.elements), reducing<AllreduceOptions>(arguments));
 }
 
-Call reduce(const Step& step) {
-  return Call::reduce(step.out.view(step.elements), step.root, reducing<ReduceOptions>(step));
+Call broadcast(const Arguments& arguments) {
+  return Call::broadcast(arguments.out.view(arguments.elements), arguments.root,
+                         BroadcastOptions{}.with_timeout(arguments.timeout));
+}
+
+Call reduce(const Arguments& arguments) {
+  return Call::reduce(arguments.out.view(arguments.elements), arguments.root, reducing<ReduceOptions>(arguments));
 }
 
 /// On a GPU it matters to know that all ranks give equally much.
-Call allgather(const Step& step) {
-  const ConstTensorView from = in(step);
-  const auto options = AllgatherOptions{}.with_timeout(step.timeout);
-  if (from.device().kind == DeviceKind::cpu || !step.out.is_even())
-    return Call::allgather_into(from, out(step), options);
-  return Call::allgather_equal_into(from, out(step), options);
+Call allgather(const Arguments& arguments) {
+  const ConstTensorView from = in(arguments);
+  const auto options = AllgatherOptions{}.with_timeout(arguments.timeout);
+  if (from.device().kind == DeviceKind::cpu || !arguments.out.is_even())
+    return Call::allgather_into(from, out(arguments), options);
+  return Call::allgather_equal_into(from, out(arguments), options);
 }
 
-Call gather(const Step& step) {
-  return Call::gather_into(in(step), out_if_any(step), step.root, GatherOptions{}.with_timeout(step.timeout));
+Call gather(const Arguments& arguments) {
+  return Call::gather_into(in(arguments), out_if_any(arguments), arguments.root,
+                           GatherOptions{}.with_timeout(arguments.timeout));
 }
 
-Call scatter(const Step& step) {
-  return Call::scatter_into(in_if_any(step), out(step), step.root, step.splits,
-                            ScatterOptions{}.with_timeout(step.timeout));
+Call scatter(const Arguments& arguments) {
+  return Call::scatter_into(in_if_any(arguments), out(arguments), arguments.root, arguments.splits,
+                            ScatterOptions{}.with_timeout(arguments.timeout));
 }
 
-Call reduce_scatter(const Step& step) {
-  return Call::reduce_scatter_into(in(step), out(step), reducing<ReduceScatterOptions>(step));
+Call reduce_scatter(const Arguments& arguments) {
+  return Call::reduce_scatter_into(in(arguments), out(arguments), reducing<ReduceScatterOptions>(arguments));
 }
 
-Call alltoall(const Step& step) {
-  return Call::alltoall_into(in(step), out(step), step.splits, AlltoallOptions{}.with_timeout(step.timeout));
+Call alltoall(const Arguments& arguments) {
+  return Call::alltoall_into(in(arguments), out(arguments), arguments.splits,
+                             AlltoallOptions{}.with_timeout(arguments.timeout));
 }
 
 }  // namespace
 
-std::shared_ptr<Handle> Kind::start(const Group& group, const Step& step) const {
-  const Where where = step.name.empty() ? Where(group) : Where(group, step.name);
-  return std::make_shared<Handle>(kolo::start(where, describe(step)));
+std::shared_ptr<Handle> Kind::start(const Group& group, const Arguments& arguments) const {
+  const Where where = arguments.name.empty() ? Where(group) : Where(group, arguments.name);
+  return std::make_shared<Handle>(kolo::start(where, describe(arguments)));
 }
 
 using ::c10d::OpType;

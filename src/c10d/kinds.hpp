@@ -13,13 +13,13 @@
 #include <kolo/context.hpp>
 #include <kolo/handle.hpp>
 
-#include "c10d/tensors.hpp"
+#include "c10d/tensor_memory.hpp"
 #include "c10d/versions.hpp"
 
 namespace kolo::c10d {
 
 /// What one of Kolo's operations is given. A call of several tensors ("coalesced") makes several of them.
-struct Step {
+struct Arguments {
   Packed in{};   ///< of what works in place, nothing
   Packed out{};  ///< of a rooted call, nothing where this rank has no part in it
   int root = 0;
@@ -39,9 +39,9 @@ struct Kind {
   const char* title;  ///< the profiler's name
   ::c10d::OpType type;
   bool reduces;
-  Call (*describe)(const Step& step);
+  Call (*describe)(const Arguments& arguments);
 
-  [[nodiscard]] std::shared_ptr<Handle> start(const Group& group, const Step& step) const;
+  [[nodiscard]] std::shared_ptr<Handle> start(const Group& group, const Arguments& arguments) const;
 };
 
 extern const Kind kAllreduce, kAllreduceCoalesced, kBroadcast, kReduce, kAllgather, kAllgatherBase, kAllgatherCoalesced,

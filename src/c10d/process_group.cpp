@@ -8,8 +8,8 @@
 #include <kolo/collectives.hpp>
 
 #include "c10d/device_work.hpp"
-#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
+#include "c10d/streams.hpp"
 
 namespace kolo::c10d {
 namespace {
@@ -58,12 +58,12 @@ void check_elements(const char* call, const char* what, std::int64_t given, std:
             std::to_string(wanted));
 }
 
-/// One Work stands for all steps, and one stream of one device waits for it.
-void check_same_device(const char* call, const std::vector<Step>& steps) {
-  const Step& first = steps.front();
+/// One Work stands for all operations, and one stream of one device waits for it.
+void check_same_device(const char* call, const std::vector<Arguments>& operations) {
+  const Arguments& first = operations.front();
   const at::Device expected = (first.in.empty() ? first.out : first.in).device();
-  for (const Step& step : steps) {
-    for (const Packed* packed : {&step.in, &step.out}) {
+  for (const Arguments& arguments : operations) {
+    for (const Packed* packed : {&arguments.in, &arguments.out}) {
       if (packed->empty() || packed->device() == expected) continue;
       raise(call, ErrorCode::invalid_argument,
             "the tensors are on " + expected.str() + " and " + packed->device().str() + "; one device is needed");
@@ -82,46 +82,46 @@ std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>>& lists
 
 /// Every rank's tensor as a row, where they have as many elements; else each element is one, so that their number may
 /// differ by rank.
-Step gathering(const char* call, std::vector<at::Tensor> outputs, const at::Tensor& input, int rank, int size) {
-  Step step{Packed::to_read(call, {input}), Packed::to_write(call, std::move(outputs))};
-  const std::int64_t numel = step.in.numel();
-  step.in_rows = rows_of(1, numel);
-  if (step.out.empty()) return step;
-  check_same_type(call, step.out, step.in);
-  if (step.out.tensors().size() > 1) {
-    check_elements(call, "input", numel, step.out.tensors()[static_cast<std::size_t>(rank)].numel());
+Arguments gathering(const char* call, std::vector<at::Tensor> outputs, const at::Tensor& input, int rank, int size) {
+  Arguments arguments{Packed::to_read(call, {input}), Packed::to_write(call, std::move(outputs))};
+  const std::int64_t numel = arguments.in.numel();
+  arguments.in_rows = rows_of(1, numel);
+  if (arguments.out.empty()) return arguments;
+  check_same_type(call, arguments.out, arguments.in);
+  if (arguments.out.tensors().size() > 1) {
+    check_elements(call, "input", numel, arguments.out.tensors()[static_cast<std::size_t>(rank)].numel());
   }
-  if (step.out.is_even()) check_elements(call, "output", step.out.numel(), numel * size);
-  if (step.out.is_even() && numel > 0) {
-    step.out_rows = {size, numel};
+  if (arguments.out.is_even()) check_elements(call, "output", arguments.out.numel(), numel * size);
+  if (arguments.out.is_even() && numel > 0) {
+    arguments.out_rows = {size, numel};
   } else {
-    step.in_rows = {numel, 1};
-    step.out_rows = {step.out.numel(), 1};
+    arguments.in_rows = {numel, 1};
+    arguments.out_rows = {arguments.out.numel(), 1};
   }
-  return step;
+  return arguments;
 }
 
-Step reduce_scattering(const char* call, const at::Tensor& output, std::vector<at::Tensor> inputs, int size) {
-  Step step{Packed::to_read(call, std::move(inputs)), Packed::to_write(call, {output})};
-  check_same_type(call, step.out, step.in);
-  check_elements(call, "input", step.in.numel(), step.out.numel() * size);
-  step.in_rows = rows_of(size, step.out.numel());
-  step.out_rows = rows_of(1, step.out.numel());
-  return step;
+Arguments reduce_scattering(const char* call, const at::Tensor& output, std::vector<at::Tensor> inputs, int size) {
+  Arguments arguments{Packed::to_read(call, std::move(inputs)), Packed::to_write(call, {output})};
+  check_same_type(call, arguments.out, arguments.in);
+  check_elements(call, "input", arguments.in.numel(), arguments.out.numel() * size);
+  arguments.in_rows = rows_of(size, arguments.out.numel());
+  arguments.out_rows = rows_of(1, arguments.out.numel());
+  return arguments;
 }
 
 /// A reduce for each rank's part.
-std::vector<Step> reduces_of_parts(const char* call, const at::Tensor& output, const std::vector<at::Tensor>& inputs,
-                                   std::size_t rank) {
+std::vector<Arguments> reduces_of_parts(const char* call, const at::Tensor& output,
+                                        const std::vector<at::Tensor>& inputs, std::size_t rank) {
   const at::Tensor& mine = inputs[rank];
-  std::vector<Step> steps;
+  std::vector<Arguments> operations;
   for (std::size_t root = 0; root < inputs.size(); ++root) {
-    steps.push_back({{}, Packed::in_place(call, root == rank ? output : inputs[root]), static_cast<int>(root)});
+    operations.push_back({{}, Packed::in_place(call, root == rank ? output : inputs[root]), static_cast<int>(root)});
   }
-  check_same_type(call, steps[rank].out, Packed::to_read(call, {mine}));
+  check_same_type(call, operations[rank].out, Packed::to_read(call, {mine}));
   check_elements(call, "output", output.numel(), mine.numel());
-  steps[rank].out.fill_from(mine);
-  return steps;
+  operations[rank].out.fill_from(mine);
+  return operations;
 }
 
 }  // namespace
@@ -180,29 +180,31 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(Occasion occasion, const std::
   return c10::make_intrusive<Work>(world_, std::move(occasion), std::move(operation));
 }
 
-ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<Step> steps, Tensors results,
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<Arguments> operations, Tensors results,
                                                   std::chrono::milliseconds timeout, const Reduction& reduction) {
-  check_same_device(kind.call, steps);
+  check_same_device(kind.call, operations);
   Occasion occasion{kind.call, kind.type, kind.title, {}, std::move(results), or_default(timeout), ++sequence_};
-  for (Step& step : steps) {
-    const Packed& tensors = step.in.empty() ? step.out : step.in;
-    step.reduction = reduction;
-    step.divides = kind.reduces && is_average_of_integers(tensors.type(), reduction.op);
-    if (step.divides) step.reduction.op = ReduceOp::sum;
-    step.timeout = occasion.timeout;
-    step.elements =
+  for (Arguments& arguments : operations) {
+    const Packed& tensors = arguments.in.empty() ? arguments.out : arguments.in;
+    arguments.reduction = reduction;
+    arguments.divides = kind.reduces && is_average_of_integers(tensors.type(), reduction.op);
+    if (arguments.divides) arguments.reduction.op = ReduceOp::sum;
+    arguments.timeout = occasion.timeout;
+    arguments.elements =
         kind.reduces ? reduced_elements(kind.call, tensors.type(), reduction.op) : moved_elements(tensors.type());
-    if (!name_.empty()) step.name = steps.size() == 1 ? name_ : name_ + '.' + std::to_string(&step - steps.data());
+    if (!name_.empty())
+      arguments.name = operations.size() == 1 ? name_ : name_ + '.' + std::to_string(&arguments - operations.data());
     occasion.inputs.insert(occasion.inputs.end(), tensors.tensors().begin(), tensors.tensors().end());
     note_device(kind.call, tensors.device());
   }
   return start(std::move(occasion), [&](Operation& operation) {
     std::vector<Packed> to_divide, to_unpack;
-    for (Step& step : steps) {
-      operation.handles.push_back(kind.start(group_, step));
-      if (step.divides && (kind.describe != kReduce.describe || step.root == rank_)) to_divide.push_back(step.out);
-      if (step.out.needs_unpacking()) to_unpack.push_back(step.out);
-      for (Packed* packed : {&step.in, &step.out}) {
+    for (Arguments& arguments : operations) {
+      operation.handles.push_back(kind.start(group_, arguments));
+      if (arguments.divides && (kind.describe != kReduce.describe || arguments.root == rank_))
+        to_divide.push_back(arguments.out);
+      if (arguments.out.needs_unpacking()) to_unpack.push_back(arguments.out);
+      for (Packed* packed : {&arguments.in, &arguments.out}) {
         if (!packed->empty()) operation.buffers.push_back(std::move(*packed));
       }
     }
@@ -215,15 +217,16 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) {
-  Step step{{}, Packed::in_place(kBroadcast.call, only(kBroadcast.call, tensors)), static_cast<int>(options.rootRank)};
-  return start(kBroadcast, {std::move(step)}, tensors, options.timeout);
+  Arguments arguments{
+      {}, Packed::in_place(kBroadcast.call, only(kBroadcast.call, tensors)), static_cast<int>(options.rootRank)};
+  return start(kBroadcast, {std::move(arguments)}, tensors, options.timeout);
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(kAllreduce.call, tensors);
   if (tensor.is_sparse()) return sparse_allreduce(tensor, options);
-  Step step{{}, Packed::in_place(kAllreduce.call, tensor)};
-  return start(kAllreduce, {std::move(step)}, tensors, options.timeout,
+  Arguments arguments{{}, Packed::in_place(kAllreduce.call, tensor)};
+  return start(kAllreduce, {std::move(arguments)}, tensors, options.timeout,
                reduction_of(kAllreduce.call, options.reduceOp));
 }
 
@@ -234,15 +237,17 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::allreduce_sparse(Tensors& tensors,
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::allreduce_coalesced(Tensors& tensors,
                                                                 const ::c10d::AllreduceCoalescedOptions& options) {
-  std::vector<Step> steps;
-  for (const at::Tensor& tensor : tensors) steps.push_back({{}, Packed::in_place(kAllreduceCoalesced.call, tensor)});
-  return start(kAllreduceCoalesced, std::move(steps), tensors, options.timeout,
+  std::vector<Arguments> operations;
+  for (const at::Tensor& tensor : tensors)
+    operations.push_back({{}, Packed::in_place(kAllreduceCoalesced.call, tensor)});
+  return start(kAllreduceCoalesced, std::move(operations), tensors, options.timeout,
                reduction_of(kAllreduceCoalesced.call, options.reduceOp));
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) {
-  Step step{{}, Packed::in_place(kReduce.call, only(kReduce.call, tensors)), static_cast<int>(options.rootRank)};
-  return start(kReduce, {std::move(step)}, tensors, options.timeout, reduction_of(kReduce.call, options.reduceOp));
+  Arguments arguments{
+      {}, Packed::in_place(kReduce.call, only(kReduce.call, tensors)), static_cast<int>(options.rootRank)};
+  return start(kReduce, {std::move(arguments)}, tensors, options.timeout, reduction_of(kReduce.call, options.reduceOp));
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -264,26 +269,26 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather_coalesced(std::vector<Tens
   // One list of outputs for each rank, each with an output for each input.
   if (outputs.size() != static_cast<std::size_t>(size_))
     check_same_length(kAllgatherCoalesced.call, outputs.size(), size_);
-  std::vector<Step> steps;
+  std::vector<Arguments> operations;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors from_each;
     for (const Tensors& of_rank : outputs) {
       check_same_length(kAllgatherCoalesced.call, of_rank.size(), inputs.size());
       from_each.push_back(of_rank[i]);
     }
-    steps.push_back(gathering(kAllgatherCoalesced.call, std::move(from_each), inputs[i], rank_, size_));
+    operations.push_back(gathering(kAllgatherCoalesced.call, std::move(from_each), inputs[i], rank_, size_));
   }
-  return start(kAllgatherCoalesced, std::move(steps), joined(outputs), options.timeout);
+  return start(kAllgatherCoalesced, std::move(operations), joined(outputs), options.timeout);
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                             const ::c10d::AllgatherOptions& options) {
   check_same_length(kAllgatherIntoTensorCoalesced.call, outputs.size(), inputs.size());
-  std::vector<Step> steps;
+  std::vector<Arguments> operations;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    steps.push_back(gathering(kAllgatherIntoTensorCoalesced.call, {outputs[i]}, inputs[i], rank_, size_));
+    operations.push_back(gathering(kAllgatherIntoTensorCoalesced.call, {outputs[i]}, inputs[i], rank_, size_));
   }
-  return start(kAllgatherIntoTensorCoalesced, std::move(steps), outputs, options.timeout);
+  return start(kAllgatherIntoTensorCoalesced, std::move(operations), outputs, options.timeout);
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -294,9 +299,9 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::gather(std::vector<Tensors>& outputs
     list = only(kGather.call, outputs);
     check_one_a_rank(kGather.call, "outputs", list, size_);
   }
-  Step step = gathering(kGather.call, list, input, rank_, size_);
-  step.root = static_cast<int>(options.rootRank);
-  return start(kGather, {std::move(step)}, std::move(list), options.timeout);
+  Arguments arguments = gathering(kGather.call, list, input, rank_, size_);
+  arguments.root = static_cast<int>(options.rootRank);
+  return start(kGather, {std::move(arguments)}, std::move(list), options.timeout);
 }
 
 #ifdef KOLO_C10D_HAS_GATHER_SINGLE
@@ -304,29 +309,29 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::gather_single(at::Tensor& output, at
                                                           const ::c10d::GatherOptions& options) {
   Tensors outputs;
   if (rank_ == options.rootRank) outputs.push_back(output);
-  Step step = gathering(kGather.call, outputs, input, rank_, size_);
-  step.root = static_cast<int>(options.rootRank);
-  return start(kGather, {std::move(step)}, std::move(outputs), options.timeout);
+  Arguments arguments = gathering(kGather.call, outputs, input, rank_, size_);
+  arguments.root = static_cast<int>(options.rootRank);
+  return start(kGather, {std::move(arguments)}, std::move(outputs), options.timeout);
 }
 #endif
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                     const ::c10d::ScatterOptions& options) {
   const at::Tensor& output = only(kScatter.call, outputs);
-  Step step{{}, Packed::to_write(kScatter.call, {output}), static_cast<int>(options.rootRank)};
-  step.out_rows = rows_of(1, step.out.numel());
+  Arguments arguments{{}, Packed::to_write(kScatter.call, {output}), static_cast<int>(options.rootRank)};
+  arguments.out_rows = rows_of(1, arguments.out.numel());
   if (rank_ == options.rootRank) {
     const Tensors& list = only(kScatter.call, inputs);
     check_one_a_rank(kScatter.call, "inputs", list, size_);
-    step.in = Packed::to_read(kScatter.call, list);
-    check_same_type(kScatter.call, step.out, step.in);
-    if (!step.in.is_even()) {
+    arguments.in = Packed::to_read(kScatter.call, list);
+    check_same_type(kScatter.call, arguments.out, arguments.in);
+    if (!arguments.in.is_even()) {
       raise(kScatter.call, ErrorCode::invalid_argument, "the inputs have different numbers of elements");
     }
-    check_elements(kScatter.call, "output", step.out.numel(), list.front().numel());
-    step.in_rows = rows_of(size_, list.front().numel());
+    check_elements(kScatter.call, "output", arguments.out.numel(), list.front().numel());
+    arguments.in_rows = rows_of(size_, list.front().numel());
   }
-  return start(kScatter, {std::move(step)}, outputs, options.timeout);
+  return start(kScatter, {std::move(arguments)}, outputs, options.timeout);
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -355,11 +360,11 @@ ProcessGroupKolo::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inp
                                                   const ::c10d::ReduceScatterOptions& options) {
   const Kind& kind = kReduceScatterTensorCoalesced;
   check_same_length(kind.call, outputs.size(), inputs.size());
-  std::vector<Step> steps;
+  std::vector<Arguments> operations;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    steps.push_back(reduce_scattering(kind.call, outputs[i], {inputs[i]}, size_));
+    operations.push_back(reduce_scattering(kind.call, outputs[i], {inputs[i]}, size_));
   }
-  return start(kind, std::move(steps), outputs, options.timeout, reduction_of(kind.call, options.reduceOp));
+  return start(kind, std::move(operations), outputs, options.timeout, reduction_of(kind.call, options.reduceOp));
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -367,16 +372,16 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall_base(at::Tensor& output, at
                                                           std::vector<std::int64_t>& input_splits,
                                                           const ::c10d::AllToAllOptions& options) {
   const char* call = kAlltoallBase.call;
-  Step step{Packed::to_read(call, {input}), Packed::to_write(call, {output})};
-  check_same_type(call, step.out, step.in);
+  Arguments arguments{Packed::to_read(call, {input}), Packed::to_write(call, {output})};
+  check_same_type(call, arguments.out, arguments.in);
   const auto rows = [call](const at::Tensor& tensor, const char* what) {
     if (tensor.dim() == 0) raise(call, ErrorCode::invalid_argument, std::string("the ") + what + " is a scalar");
     Rows seen{tensor.size(0), 1};
     for (std::int64_t i = 1; i < tensor.dim(); ++i) seen.length *= tensor.size(i);
     return seen;
   };
-  step.in_rows = rows(input, "input");
-  step.out_rows = rows(output, "output");
+  arguments.in_rows = rows(input, "input");
+  arguments.out_rows = rows(output, "output");
   // Either list says that lengths may differ; a list that is missing stands for equal parts.
   const auto splits_or_even = [&](const std::vector<std::int64_t>& splits, const Rows& seen, const char* what) {
     if (splits.empty()) {
@@ -396,23 +401,23 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall_base(at::Tensor& output, at
     }
     return splits;
   };
-  std::vector<std::int64_t> splits = splits_or_even(input_splits, step.in_rows, "input");
-  splits_or_even(output_splits, step.out_rows, "output");
-  if (!input_splits.empty() || !output_splits.empty()) step.splits = std::move(splits);
-  return start(kAlltoallBase, {std::move(step)}, {output}, options.timeout);
+  std::vector<std::int64_t> splits = splits_or_even(input_splits, arguments.in_rows, "input");
+  splits_or_even(output_splits, arguments.out_rows, "output");
+  if (!input_splits.empty() || !output_splits.empty()) arguments.splits = std::move(splits);
+  return start(kAlltoallBase, {std::move(arguments)}, {output}, options.timeout);
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall(Tensors& outputs, Tensors& inputs,
                                                      const ::c10d::AllToAllOptions& options) {
   check_one_a_rank(kAlltoall.call, "outputs", outputs, size_);
   check_one_a_rank(kAlltoall.call, "inputs", inputs, size_);
-  Step step{Packed::to_read(kAlltoall.call, inputs), Packed::to_write(kAlltoall.call, outputs)};
-  check_same_type(kAlltoall.call, step.out, step.in);
+  Arguments arguments{Packed::to_read(kAlltoall.call, inputs), Packed::to_write(kAlltoall.call, outputs)};
+  check_same_type(kAlltoall.call, arguments.out, arguments.in);
   // Lengths may differ, here or on another rank.
-  step.in_rows = {step.in.numel(), 1};
-  step.out_rows = {step.out.numel(), 1};
-  for (const at::Tensor& input : inputs) step.splits.push_back(input.numel());
-  return start(kAlltoall, {std::move(step)}, outputs, options.timeout);
+  arguments.in_rows = {arguments.in.numel(), 1};
+  arguments.out_rows = {arguments.out.numel(), 1};
+  for (const at::Tensor& input : inputs) arguments.splits.push_back(input.numel());
+  return start(kAlltoall, {std::move(arguments)}, outputs, options.timeout);
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions& options) {

@@ -125,7 +125,7 @@ class ProcessGroupKolo : public Backend {
   void note_device(const std::string& call, at::Device device);
 
   /// Starts the operations of a collective.
-  WorkPtr start(const Kind& kind, std::vector<Step> steps, Tensors results, std::chrono::milliseconds timeout,
+  WorkPtr start(const Kind& kind, std::vector<Arguments> operations, Tensors results, std::chrono::milliseconds timeout,
                 const Reduction& reduction = {});
   /// Starts what `begin` puts into the operation; keeps its memory if that throws.
   WorkPtr start(Occasion occasion, const std::function<void(Operation&)>& begin);

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "c10d/forks.hpp"
+#include "c10d/origin.hpp"
 
 namespace kolo::c10d {
 

@@ -18,8 +18,8 @@
 #include <kolo/context.hpp>
 #include <kolo/handle.hpp>
 
-#include "c10d/forks.hpp"
-#include "c10d/tensors.hpp"
+#include "c10d/origin.hpp"
+#include "c10d/tensor_memory.hpp"
 #include "c10d/threads.hpp"
 #include "c10d/versions.hpp"
 

@@ -13,7 +13,7 @@
 #include <kolo/error.hpp>
 #include <kolo/libtorch.hpp>
 
-#include "libtorch/devices.hpp"
+#include "libtorch/cuda_tensors.hpp"
 #include "libtorch/tensors.hpp"
 
 namespace kolo::libtorch {

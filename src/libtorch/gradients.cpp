@@ -13,7 +13,7 @@
 #include <kolo/error.hpp>
 #include <kolo/gradient_arena.hpp>
 
-#include "libtorch/past_cache.hpp"
+#include "libtorch/streaming_stores.hpp"
 #include "libtorch/tensors.hpp"
 
 namespace kolo::libtorch {
@@ -48,7 +48,7 @@ Gradients::Gradients(const Group& ranks, const NamedTensors& parameters, Setting
     : ranks_(ranks), settings_(std::move(settings)) {
   for (const auto& [name, parameter] : parameters) {
     check_trainable(name, parameter);
-    slots_.push_back(
+    tracked_.push_back(
         {name, parameter, {}, parameter.sizes().vec(), parameter.options(), describe(layout_of(parameter))});
   }
   if (settings_.in_arena) {
@@ -69,7 +69,7 @@ void Gradients::check_trainable(const std::string& name, const at::Tensor& param
   }
 }
 
-// Gives every slot its gradient: in the order in which a backward pass comes by, last layers first, so that what is
+// Gives every parameter its gradient: in the order in which a backward pass comes by, last layers first, so that what is
 // reduced together lies together.
 void Gradients::place_in_arena() {
   const at::NoGradGuard no_grad;
@@ -79,9 +79,9 @@ void Gradients::place_in_arena() {
     std::shared_ptr<GradientArena> arena;
   };
   Room here, there;  // on the CPU, and on this rank's device
-  for (const Slot& slot : slots_) {
-    const TensorView view = memory_view(quoted_name(slot.name), layout_of(slot.parameter));
-    Room& room = slot.parameter.is_cpu() ? here : there;
+  for (const Tracked& tracked : tracked_) {
+    const TensorView view = memory_view(quoted_name(tracked.name), layout_of(tracked.parameter));
+    Room& room = tracked.parameter.is_cpu() ? here : there;
     room.device = view.device();
     room.bytes += GradientArena::room_for(view.dtype(), view.shape());
   }
@@ -93,10 +93,10 @@ void Gradients::place_in_arena() {
     }
   }
   bool replaced = false;
-  for (std::size_t i = slots_.size(); i-- > 0;) {
-    Slot& slot = slots_[i];
-    slot.gradient = tensor_in((slot.parameter.is_cpu() ? here : there).arena, layout_of(slot.parameter));
-    replaced = replaced || slot.parameter.grad().defined();
+  for (std::size_t i = tracked_.size(); i-- > 0;) {
+    Tracked& tracked = tracked_[i];
+    tracked.gradient = tensor_in((tracked.parameter.is_cpu() ? here : there).arena, layout_of(tracked.parameter));
+    replaced = replaced || tracked.parameter.grad().defined();
     bind(i);
   }
   if (replaced) {
@@ -106,143 +106,145 @@ void Gradients::place_in_arena() {
 
 std::vector<kolo::Parameter> Gradients::views() {
   std::vector<kolo::Parameter> views;
-  for (const Slot& slot : slots_) {
-    const TensorView view = view_of(slot);
-    const bool has_gaps = !slot.parameter.is_non_overlapping_and_dense();
-    views.push_back(
-        {slot.name, has_gaps || !slot.parameter.is_cpu() ? view : memory_view(slot.name, slot.parameter), view});
+  for (const Tracked& tracked : tracked_) {
+    const TensorView view = view_of(tracked);
+    const bool has_gaps = !tracked.parameter.is_non_overlapping_and_dense();
+    views.push_back({tracked.name,
+                     has_gaps || !tracked.parameter.is_cpu() ? view : memory_view(tracked.name, tracked.parameter),
+                     view});
   }
   return views;
 }
 
 std::vector<kolo::Parameter> Gradients::values(std::vector<at::Tensor>& copies) {
   std::vector<kolo::Parameter> values;
-  for (const Slot& slot : slots_) {
-    const bool has_gaps = !slot.parameter.is_non_overlapping_and_dense();
+  for (const Tracked& tracked : tracked_) {
+    const bool has_gaps = !tracked.parameter.is_non_overlapping_and_dense();
     if (has_gaps) {
-      copies.push_back(slot.parameter.detach().contiguous());
+      copies.push_back(tracked.parameter.detach().contiguous());
     }
-    values.push_back({slot.name, memory_view(slot.name, has_gaps ? copies.back() : slot.parameter), view_of(slot)});
+    values.push_back(
+        {tracked.name, memory_view(tracked.name, has_gaps ? copies.back() : tracked.parameter), view_of(tracked)});
   }
   return values;
 }
 
 void Gradients::attach(kolo::detail::GradientReducer& reducer) {
   reducer_ = &reducer;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].hooks.emplace(
-        slots_[i].parameter, [this, i](const at::Tensor& incoming) { before(i, incoming); }, [this, i] { after(i); });
+  for (std::size_t i = 0; i < tracked_.size(); ++i) {
+    tracked_[i].hooks.emplace(
+        tracked_[i].parameter, [this, i](const at::Tensor& incoming) { before(i, incoming); }, [this, i] { after(i); });
   }
 }
 
 // Of a gradient on a device, with the stream from which the hooks hand it over, whichever the backward pass uses.
-TensorView Gradients::view_of(const Slot& slot) {
-  const std::string what = quoted_name(slot.name);
-  const TensorView view = memory_view(what, settings_.in_arena ? slot.gradient : slot.parameter);
-  if (slot.parameter.is_cpu()) {
+TensorView Gradients::view_of(const Tracked& tracked) {
+  const std::string what = quoted_name(tracked.name);
+  const TensorView view = memory_view(what, settings_.in_arena ? tracked.gradient : tracked.parameter);
+  if (tracked.parameter.is_cpu()) {
     return view;
   }
   if (!gate_) {
-    gate_.emplace(what, slot.parameter);
+    gate_.emplace(what, tracked.parameter);
   }
   return {view.data(), view.dtype(), view.shape(), view.device(), gate_->stream()};
 }
 
-// Makes the gradient the slot's, whatever it was; of none, zeros.
+// Makes the gradient the parameter's, whatever it was; of none, zeros.
 void Gradients::bind(std::size_t index) {
   if (!settings_.in_arena) {
     bind_anywhere(index);
-  } else if (!adopt(slots_[index])) {
-    zero(slots_[index]);
+  } else if (!adopt(tracked_[index])) {
+    zero(tracked_[index]);
   }
 }
 
 // Tells the reducer where the gradient is, if there is one, and if it is not being reduced.
 void Gradients::bind_anywhere(std::size_t index) {
-  Slot& slot = slots_[index];
-  at::Tensor& current = slot.parameter.mutable_grad();
-  if (!current.defined() || slot.started) {
+  Tracked& tracked = tracked_[index];
+  at::Tensor& current = tracked.parameter.mutable_grad();
+  if (!current.defined() || tracked.started) {
     return;
   }
   if (current.layout() != at::kStrided) {
-    unsupported("the gradient of " + quoted_name(slot.name) + " is sparse, which is not supported");
+    unsupported("the gradient of " + quoted_name(tracked.name) + " is sparse, which is not supported");
   }
   // Pieces of both must be the same elements, and memory must have the values.
-  if (current.strides() != slot.parameter.strides() || current.is_conj() || current.is_neg()) {
+  if (current.strides() != tracked.parameter.strides() || current.is_conj() || current.is_neg()) {
     const at::NoGradGuard no_grad;
-    current = at::empty_like(slot.parameter).copy_(current);
+    current = at::empty_like(tracked.parameter).copy_(current);
   }
-  reducer_->place(index, memory_view(quoted_name(slot.name), current));
+  reducer_->place(index, memory_view(quoted_name(tracked.name), current));
 }
 
 void Gradients::bind_all() {
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
+  for (std::size_t i = 0; i < tracked_.size(); ++i) {
     bind(i);
   }
 }
 
-// Makes the gradient the slot's, and zeroes it.
-void Gradients::zero(Slot& slot) const {
-  if (past_cache_ && slot.gradient.is_cpu()) {
-    zero_past_cache(slot.gradient);
+// Makes the gradient the parameter's, and zeroes it.
+void Gradients::zero(Tracked& tracked) const {
+  if (past_cache_ && tracked.gradient.is_cpu()) {
+    zero_past_cache(tracked.gradient);
   } else {
-    slot.gradient.zero_();
+    tracked.gradient.zero_();
   }
-  slot.parameter.mutable_grad() = slot.gradient;
+  tracked.parameter.mutable_grad() = tracked.gradient;
 }
 
 // The same where there is a gradient; else returns false.
-bool Gradients::adopt(Slot& slot) const {
-  at::Tensor& current = slot.parameter.mutable_grad();
+bool Gradients::adopt(Tracked& tracked) const {
+  at::Tensor& current = tracked.parameter.mutable_grad();
   if (!current.defined()) {
     return false;
   }
-  if (is_same(current, slot.gradient)) {
+  if (is_same(current, tracked.gradient)) {
     return true;
   }
   if (current.layout() != at::kStrided) {
-    unsupported("the gradient of " + quoted_name(slot.name) + " is sparse, which is not supported");
+    unsupported("the gradient of " + quoted_name(tracked.name) + " is sparse, which is not supported");
   }
   const at::NoGradGuard no_grad;
-  if (current.data_ptr() != slot.gradient.data_ptr() || current.strides() != slot.gradient.strides()) {
-    if (past_cache_ && slot.gradient.is_cpu()) {
-      copy_past_cache(slot.gradient, current);
+  if (current.data_ptr() != tracked.gradient.data_ptr() || current.strides() != tracked.gradient.strides()) {
+    if (past_cache_ && tracked.gradient.is_cpu()) {
+      copy_past_cache(tracked.gradient, current);
     } else {
-      slot.gradient.copy_(current);
+      tracked.gradient.copy_(current);
     }
   }
-  current = slot.gradient;
+  current = tracked.gradient;
   return true;
 }
 
 // The hooks.
 void Gradients::before(std::size_t index, const at::Tensor& incoming) const {
   const std::lock_guard lock(mutex_);
-  const Slot& slot = slots_[index];
+  const Tracked& tracked = tracked_[index];
   if (incoming.defined() && incoming.layout() != at::kStrided) {
-    unsupported("the gradient of " + quoted_name(slot.name) + " is sparse, which is not supported");
+    unsupported("the gradient of " + quoted_name(tracked.name) + " is sparse, which is not supported");
   }
   if (at::GradMode::is_enabled()) {
     unsupported("a backward pass that is itself differentiated (create_graph) is not supported");
   }
-  if (slot.started) {
-    misused("a second backward pass has reached " + quoted_name(slot.name) +
+  if (tracked.started) {
+    misused("a second backward pass has reached " + quoted_name(tracked.name) +
             ", which is being reduced already; step() comes first, or accumulate (accumulation_steps, no_sync())");
   }
 }
 
 void Gradients::after(std::size_t index) {
   const std::lock_guard lock(mutex_);
-  Slot& slot = slots_[index];
+  Tracked& tracked = tracked_[index];
   bind(index);
   if (*no_sync_depth_ != 0 || micro_step_ + 1 != settings_.accumulation_steps) {
     return;
   }
   let_pass();
   or_begin_new_step([&] { reducer_->gradient_ready(index); });
-  slot.started = true;
+  tracked.started = true;
   if (!settings_.in_arena) {
-    slot.gradient = std::move(slot.parameter.mutable_grad());
+    tracked.gradient = std::move(tracked.parameter.mutable_grad());
     being_reduced_.push_back(index);
     free_what_is_reduced();
   }
@@ -250,7 +252,7 @@ void Gradients::after(std::size_t index) {
 
 void Gradients::free_what_is_reduced() {
   while (!being_reduced_.empty() && reducer_->is_free(being_reduced_.front())) {
-    slots_[being_reduced_.front()].gradient.reset();
+    tracked_[being_reduced_.front()].gradient.reset();
     being_reduced_.pop_front();
   }
 }
@@ -260,9 +262,9 @@ void Gradients::release() {
     return;
   }
   being_reduced_.clear();
-  for (Slot& slot : slots_) {
-    slot.gradient.reset();
-    slot.parameter.mutable_grad().reset();
+  for (Tracked& tracked : tracked_) {
+    tracked.gradient.reset();
+    tracked.parameter.mutable_grad().reset();
   }
 }
 
@@ -273,17 +275,17 @@ void Gradients::let_pass() {
 }
 
 void Gradients::mark_all_changed() {
-  for (Slot& slot : slots_) {
-    if (slot.gradient.defined()) {
-      mark_changed(slot.gradient);
+  for (Tracked& tracked : tracked_) {
+    if (tracked.gradient.defined()) {
+      mark_changed(tracked.gradient);
     }
   }
 }
 
 void Gradients::begin_new_step() {
   micro_step_ = 0;
-  for (Slot& slot : slots_) {
-    slot.started = false;
+  for (Tracked& tracked : tracked_) {
+    tracked.started = false;
   }
 }
 
@@ -301,10 +303,11 @@ void Gradients::check_may_end() const {
   if (*no_sync_depth_ != 0) {
     misused("step(), synchronize() and flush() while a no_sync() scope is open");
   }
-  for (const Slot& slot : slots_) {
-    const at::Tensor& is = slot.parameter;
-    if (is.dtype() != slot.options.dtype() || is.device() != slot.options.device() || is.sizes() != slot.sizes) {
-      misused(quoted_name(slot.name) + " was " + slot.was + " when this was made and is " + describe(is) +
+  for (const Tracked& tracked : tracked_) {
+    const at::Tensor& is = tracked.parameter;
+    if (is.dtype() != tracked.options.dtype() || is.device() != tracked.options.device() ||
+        is.sizes() != tracked.sizes) {
+      misused(quoted_name(tracked.name) + " was " + tracked.was + " when this was made and is " + describe(is) +
               "; rebuild() takes it in");
     }
   }
@@ -317,8 +320,8 @@ bool Gradients::synchronize() {
   bool reduced = false;
   or_begin_new_step([&] { reduced = reducer_->synchronize(); });
   if (reduced) {
-    for (Slot& slot : slots_) {
-      slot.started = true;
+    for (Tracked& tracked : tracked_) {
+      tracked.started = true;
     }
     mark_all_changed();
   }
@@ -358,11 +361,11 @@ void Gradients::begin_micro_step(std::size_t samples) {
 
 void Gradients::zero(bool set_to_none) {
   const at::NoGradGuard no_grad;
-  for (Slot& slot : slots_) {
+  for (Tracked& tracked : tracked_) {
     if (set_to_none || !settings_.in_arena) {
-      slot.parameter.mutable_grad().reset();
+      tracked.parameter.mutable_grad().reset();
     } else {
-      zero(slot);
+      zero(tracked);
     }
   }
 }
@@ -385,8 +388,8 @@ std::size_t Gradients::finished() const {
 
 std::size_t Gradients::count_started() const {
   std::size_t count = 0;
-  for (const Slot& slot : slots_) {
-    count += slot.started ? 1 : 0;
+  for (const Tracked& tracked : tracked_) {
+    count += tracked.started ? 1 : 0;
   }
   return count;
 }

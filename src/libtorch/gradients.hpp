@@ -6,7 +6,7 @@
 // `parameter.grad()` from then on: autograd adds to it in place (AccumulateGrad does so when a gradient is defined and
 // no graph is recorded). Where the program has reset or replaced it, autograd leaves another tensor there, whose
 // contents are copied in, and which is dropped, as the pass goes on. Zeroing and copying are passes over all gradients,
-// and what a step costs beside the reduction; libtorch/past_cache.hpp. Without an arena a gradient is reduced where
+// and what a step costs beside the reduction; libtorch/streaming_stores.hpp. Without an arena a gradient is reduced where
 // autograd has put it, and freed as soon as that has ended.
 #pragma once
 
@@ -23,7 +23,7 @@
 #include <kolo/libtorch.hpp>
 #include <kolo/parameters.hpp>
 
-#include "libtorch/devices.hpp"
+#include "libtorch/cuda_tensors.hpp"
 #include "libtorch/gradient_hooks.hpp"
 
 namespace kolo::libtorch {
@@ -73,7 +73,7 @@ class Gradients {
 
  private:
   // A parameter that is reduced.
-  struct Slot {
+  struct Tracked {
     std::string name;
     at::Tensor parameter;
     at::Tensor gradient;              // in an arena: whose memory is reduced. Else: which is being reduced
@@ -88,12 +88,12 @@ class Gradients {
   [[noreturn]] void unsupported(const std::string& sentence) const;
   void check_trainable(const std::string& name, const at::Tensor& parameter) const;
   void place_in_arena();
-  TensorView view_of(const Slot& slot);
+  TensorView view_of(const Tracked& tracked);
   void bind(std::size_t index);
   void bind_anywhere(std::size_t index);
   void bind_all();
-  void zero(Slot& slot) const;
-  bool adopt(Slot& slot) const;
+  void zero(Tracked& tracked) const;
+  bool adopt(Tracked& tracked) const;
   void before(std::size_t index, const at::Tensor& incoming) const;
   void after(std::size_t index);
   void free_what_is_reduced();
@@ -109,7 +109,7 @@ class Gradients {
   const Settings settings_;
   // Autograd runs the hooks of CPU tensors on the thread that called backward(), those of a device's on its own.
   mutable std::mutex mutex_;
-  std::vector<Slot> slots_;
+  std::vector<Tracked> tracked_;
   std::deque<std::size_t> being_reduced_;  // without an arena
   std::optional<Gate> gate_;               // where there are gradients on a device
   kolo::detail::GradientReducer* reducer_ = nullptr;

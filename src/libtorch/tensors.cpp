@@ -9,7 +9,7 @@
 
 #include <kolo/error.hpp>
 
-#include "libtorch/devices.hpp"
+#include "libtorch/cuda_tensors.hpp"
 
 namespace kolo::libtorch {
 namespace {

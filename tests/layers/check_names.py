@@ -28,8 +28,6 @@ SAME_FILES = {
     "each party's part of one protocol: the engine, participants, the sequencer": [
         "joins", "sequence", "shortcut", "set", "request", "handshake"],
     "the ranks agree on something: names, requests, gradients": ["agreement"],
-    "of a client of the API, beside the library's or another client's": [
-        "devices", "engine", "forks", "past_cache", "sampler", "tensors"],
     "ranks of a mesh, and messages between any two": ["mesh"],
 }
 

@@ -23,9 +23,9 @@
 #include <kolo/join.hpp>
 #include <kolo/parameters.hpp>
 
-#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
 #include "c10d/process_group.hpp"
+#include "c10d/streams.hpp"
 #include "c10d/versions.hpp"
 
 #include "bindings.hpp"

@@ -21,8 +21,8 @@
 
 #include "api/bootstrap_holder.hpp"
 #include "bootstrap/thread_world.hpp"
-#include "c10d/devices.hpp"
 #include "c10d/process_group.hpp"
+#include "c10d/streams.hpp"
 #include "tests/c10d/devices/emulated_torch.hpp"
 #include "tests/emulated_cuda/emulator.hpp"
 

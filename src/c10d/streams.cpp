@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "c10d/devices.hpp"
+#include "c10d/streams.hpp"
 
 #include <kolo/config.hpp>
 #include <kolo/error.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libtorch/past_cache.hpp"
+#include "libtorch/streaming_stores.hpp"
 
 #include <algorithm>
 #include <cstdint>

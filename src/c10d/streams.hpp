@@ -12,7 +12,7 @@
 #include <kolo/handle.hpp>
 #include <kolo/types.hpp>
 
-#include "c10d/tensors.hpp"
+#include "c10d/tensor_memory.hpp"
 #include "c10d/versions.hpp"
 
 namespace kolo::c10d {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libtorch/devices.hpp"
+#include "libtorch/cuda_tensors.hpp"
 
 #include <string>
 

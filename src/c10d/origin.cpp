@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "c10d/forks.hpp"
+#include "c10d/origin.hpp"
 
 #include <atomic>
 

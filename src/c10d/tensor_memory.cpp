@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "c10d/tensors.hpp"
+#include "c10d/tensor_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 
 #include <ATen/Functions.h>
 
-#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
+#include "c10d/streams.hpp"
 
 namespace kolo::c10d {
 namespace {
