@@ -28,10 +28,10 @@ using IfName = std::enable_if_t<std::is_convertible_v<const Name&, std::string_v
 template <class Name>
 constexpr std::string_view text_of(const Name& name) {
   if constexpr (std::is_pointer_v<Name>) {
-    if (name == nullptr) return std::string_view("", 0);
+    if (name == nullptr) return std::string_view("");
   }
   const std::string_view text = name;
-  return text.data() != nullptr ? text : std::string_view("", 0);
+  return text.data() != nullptr ? text : std::string_view("");
 }
 }  // namespace detail
 
