@@ -287,8 +287,8 @@ KOLO_API kolo_status kolo_group_members(const kolo_group* group, int32_t* ranks,
 /// (kolo/context.hpp; `kolo_result_bytes`, 0). Local.
 KOLO_API kolo_status kolo_address(const kolo_group* group, int32_t rank, kolo_result** result);
 /// Releases the group. Waits for nothing; operations in flight go on. Refuses a context's world. A group outlives its
-/// context: it must be released after `kolo_shutdown`, too, if it was not before, at any time and from any thread; every
-/// other call on it then fails with `KOLO_NOT_INITIALIZED`.
+/// context: it must be released after `kolo_shutdown`, too, if it was not before, at any time and from any thread;
+/// every other call on it then fails with `KOLO_NOT_INITIALIZED`.
 KOLO_API kolo_status kolo_group_release(kolo_group* group);
 
 /// @}
@@ -510,8 +510,8 @@ KOLO_API kolo_status kolo_late_ranks(kolo_handle* handle, double seconds, int32_
 KOLO_API kolo_status kolo_result_tensor(const kolo_result* result, kolo_tensor* tensor);
 /// How many rows came from each rank, by rank: only of an all-to-all.
 KOLO_API kolo_status kolo_result_splits(const kolo_result* result, const int64_t** splits, size_t* count);
-/// Bytes of `kolo_broadcast_bytes`, `kolo_address`, `kolo_metrics`, `kolo_describe`, `kolo_settings`, `kolo_devices` and
-/// `kolo_explain_job` (`index` 0), or those of rank `index` of `kolo_allgather_bytes`. A zero that `size` does not
+/// Bytes of `kolo_broadcast_bytes`, `kolo_address`, `kolo_metrics`, `kolo_describe`, `kolo_settings`, `kolo_devices`
+/// and `kolo_explain_job` (`index` 0), or those of rank `index` of `kolo_allgather_bytes`. A zero that `size` does not
 /// count follows them, so that a text can be used as a string.
 KOLO_API kolo_status kolo_result_bytes(const kolo_result* result, size_t index, const void** data, size_t* size);
 KOLO_API kolo_status kolo_result_release(kolo_result* result);

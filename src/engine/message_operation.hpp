@@ -17,8 +17,8 @@ struct MessageOperation final : Operation {
   p2p::Message own;   ///< of an asynchronous call: what `message` points to
   SetStatePtr set;    ///< likewise: the group
   OperationPtr self;  ///< while it is open; guarded by the lock of the messenger, and the driver's once it is done
-  /// The other half of a `sendrecv`, which outlives this one's end; null: there is none. If one fails because a rank has
-  /// left, the other is given up: its peer may wait for that rank, too. Constant once both are open.
+  /// The other half of a `sendrecv`, which outlives this one's end; null: there is none. If one fails because a rank
+  /// has left, the other is given up: its peer may wait for that rank, too. Constant once both are open.
   MessageOperation* half = nullptr;
 
   // -- where the tensor lies on a device (device_messages.hpp)

@@ -2,9 +2,9 @@
 //
 // Frames over a connected socket, without blocking.
 //
-// Each frame is followed by its proof (meeting_frame.hpp). The session key comes from the handshake (base/handshake.hpp). A
-// process between rank 0 and a rank that has passed on their handshake can read frames, but cannot change, remove or
-// insert one.
+// Each frame is followed by its proof (meeting_frame.hpp). The session key comes from the handshake
+// (base/handshake.hpp). A process between rank 0 and a rank that has passed on their handshake can read frames, but
+// cannot change, remove or insert one.
 #pragma once
 
 #include <cstddef>

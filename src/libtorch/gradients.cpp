@@ -69,8 +69,8 @@ void Gradients::check_trainable(const std::string& name, const at::Tensor& param
   }
 }
 
-// Gives every parameter its gradient: in the order in which a backward pass comes by, last layers first, so that what is
-// reduced together lies together.
+// Gives every parameter its gradient: in the order in which a backward pass comes by, last layers first, so that what
+// is reduced together lies together.
 void Gradients::place_in_arena() {
   const at::NoGradGuard no_grad;
   struct Room {

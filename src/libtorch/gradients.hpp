@@ -6,8 +6,8 @@
 // `parameter.grad()` from then on: autograd adds to it in place (AccumulateGrad does so when a gradient is defined and
 // no graph is recorded). Where the program has reset or replaced it, autograd leaves another tensor there, whose
 // contents are copied in, and which is dropped, as the pass goes on. Zeroing and copying are passes over all gradients,
-// and what a step costs beside the reduction; libtorch/streaming_stores.hpp. Without an arena a gradient is reduced where
-// autograd has put it, and freed as soon as that has ended.
+// and what a step costs beside the reduction; libtorch/streaming_stores.hpp. Without an arena a gradient is reduced
+// where autograd has put it, and freed as soon as that has ended.
 #pragma once
 
 #include <cstddef>

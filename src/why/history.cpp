@@ -75,8 +75,8 @@ void History::align(const recorder::Recording& reference) {
   }
 }
 
-// Of a clock of another boot: by the clocks of the day, unless one of these is wrong. All ranks begin their files in one
-// step of the start, which then is one moment.
+// Of a clock of another boot: by the clocks of the day, unless one of these is wrong. All ranks begin their files in
+// one step of the start, which then is one moment.
 std::int64_t History::shift_of(const recorder::Recording& its, const recorder::Recording& reference) {
   const std::int64_t by_start = difference(reference.monotonic_ns, its.monotonic_ns);
   const std::int64_t apart = difference(its.wall_ns, reference.wall_ns);

@@ -16,8 +16,8 @@ namespace kolo::why {
 
 class History {
  public:
-  /// Of the job of the first observed rank; others' files are left out. `observed` outlives it. `now_ns`: CLOCK_MONOTONIC
-  /// of the boot of that rank. If all ranks are known to have ended, the last event is now.
+  /// Of the job of the first observed rank; others' files are left out. `observed` outlives it. `now_ns`:
+  /// CLOCK_MONOTONIC of the boot of that rank. If all ranks are known to have ended, the last event is now.
   History(const std::vector<Observed>& observed, std::int64_t now_ns);
 
   [[nodiscard]] int size() const noexcept { return size_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ranks that texts in recorders mention: a group's words, and the sentences of errors (control/sentences.hpp). Pure.
+// The ranks that texts in recorders mention: a group's words, and the sentences of errors (control/sentences.hpp).
+// Pure.
 #pragma once
 
 #include <string>

@@ -129,8 +129,8 @@ int Testimony::deserter() const {
   return left >= 0 ? left : first_to_leave();
 }
 
-// A sentence names the first rank of a chain (control/messages.hpp, "First causes"), and a rank that is in the middle of
-// one fails earlier.
+// A sentence names the first rank of a chain (control/messages.hpp, "First causes"), and a rank that is in the middle
+// of one fails earlier.
 int Testimony::left_by_first_failure(const std::vector<int>& ranks) const {
   Earliest first;
   for (const int rank : ranks) {

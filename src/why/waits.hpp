@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What some ranks wait for, and who is behind: requests that not all have submitted, batches that not all have begun. Pure.
+// What some ranks wait for, and who is behind: requests that not all have submitted, batches that not all have begun.
+// Pure.
 #pragma once
 
 #include <cstdint>

@@ -49,9 +49,10 @@
 // take that and expect nothing more. Between nodes it may still be on its way; they wait for it for a while.
 //
 // Ends. A message that is given up on one side tells the other, and for which rank's leaving it is given up, if that is
-// the reason: the error there names that rank ("First causes", control/messages.hpp). What arrives for a message that is no more is dropped:
-// numbers of messages are never used twice. When the context fails all messages do, without a frame: peers hear of it
-// by the log. So a permit that has gone is no reason by itself: the receiver waits for the frame, or for the log.
+// the reason: the error there names that rank ("First causes", control/messages.hpp). What arrives for a message that
+// is no more is dropped: numbers of messages are never used twice. When the context fails all messages do, without a
+// frame: peers hear of it by the log. So a permit that has gone is no reason by itself: the receiver waits for the
+// frame, or for the log.
 #pragma once
 
 #include <cstddef>
