@@ -342,7 +342,7 @@ void ControlLoop::on(const control::RunBatch& batch) {
   if (batch.set == core::kGlobalSet)
     engine_.tally.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
   if (batch.absent.empty())
-    return execution_.start(batch.set, std::move(members), batch.plan_key, batch.number, batch.last);
+    return engine_.executor.run(batch.set, std::move(members), batch.plan_key, batch.number, batch.last);
   if (is_absent) members = stand_ins(batch.set, signatures);
   start_without(batch.set, std::move(members), {batch.uncounted, is_absent}, batch.last);
 }
@@ -365,7 +365,7 @@ void ControlLoop::start_without(core::SetId set, std::vector<OperationPtr> membe
                                 std::int32_t last) {
   // A join may last as long as the others work.
   if (const Joins::Open* join = engine_.sets.joins.find(set)) engine_.open.restart(*join->operation, base::now());
-  execution_.start_without(set, std::move(members), absence, last);
+  engine_.executor.run_without(set, std::move(members), absence, last);
 }
 
 void ControlLoop::on(const control::RunCalls& batch) {
@@ -387,7 +387,7 @@ void ControlLoop::on(const control::RunCalls& batch) {
   }
   if (!batch.absent.empty())
     return start_without(batch.set, std::move(members), {batch.uncounted, is_absent}, batch.last);
-  execution_.start(batch.set, std::move(members), 0, 0, batch.last);
+  engine_.executor.run(batch.set, std::move(members), 0, 0, batch.last);
 }
 
 void ControlLoop::on(const control::FailCall& failed) {

@@ -78,7 +78,7 @@ class ControlLoop {
   void on(const control::FailLastCalls& failed) KOLO_REQUIRES(kDriving);
   void on(const control::SetMade& made) KOLO_REQUIRES(kDriving);
   void on(const control::SetGone& gone) KOLO_REQUIRES(kDriving) {
-    execution_.remove_set(gone.set);
+    engine_.executor.remove_set(gone.set);
     engine_.recorder->remove_set(gone.set);
     engine_.recorder->record(recorder::Kind::group_gone, gone.set, 0);
     engine_.messenger.on_set_gone(engine_.sets.forget(gone.set));

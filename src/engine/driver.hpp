@@ -49,7 +49,8 @@ namespace kolo::engine {
 struct KOLO_CAPABILITY("driver's place") DriversPlace {};
 inline constexpr DriversPlace kDriving;
 
-// What the poller watches, by tag.
+// What the poller watches, by tag (Driver::kWakes).
+inline constexpr std::uint64_t kNoTag = 0;
 inline constexpr std::uint64_t kWakeTag = 1;
 inline constexpr std::uint64_t kControlTag = 2;
 inline constexpr std::uint64_t kAlarmTag = 3;
@@ -94,6 +95,23 @@ class Driver {
       {State::called, State::leaving, "A thread inside a call has what it wanted, or its patience is over."},
       {State::leaving, State::asleep, "It goes; what is left is due later, or was rung for."},
       {State::leaving, State::napping, "It goes, and the background thread's nap has not ended."},
+  }};
+
+  /// What ends the background thread's sleep, by the poller's tag.
+  struct Wake {
+    std::uint64_t tag;
+    std::string_view who;
+    std::string_view why;
+  };
+  static constexpr std::array<Wake, 6> kWakes{{
+      {kWakeTag, "a rank of the node, or a thread of this rank",
+       "It has published an entry, a count, a chunk or a message, or left work, and saw that nobody drives."},
+      {kControlTag, "another node's leader", "A frame of the control tree has come, or there is space for one."},
+      {kAlarmTag, "a thread of this rank that drove", "What it left behind is due, or the nap that it set is over."},
+      {kTransportTag, "the transport between nodes", "Something has come since the transport was armed."},
+      {kLivenessTag, "the system", "The process of a rank of the node has ended."},
+      {kNoTag, "the time-out of the sleep",
+       "A deadline has passed, or a nap is over: what rings no bell is looked at."},
   }};
 
   /// All that may fail: throws Error (transport) where the system lacks descriptors. `board` and `link` outlive it.

@@ -11,6 +11,8 @@
 namespace kolo::engine {
 namespace {
 
+/// A submitting thread moves this many bytes by itself: that takes a fraction of the time of waking another thread.
+constexpr std::int64_t kSmallBytes = 16 << 10;
 /// How many fruitless passes lie between two looks at the descriptors, each of which is a system call.
 constexpr std::uint64_t kPassesPerPoll = 64;
 /// A leader's sockets carry what the ranks below wait for.
@@ -57,8 +59,7 @@ class WaitRecord {
 // ---------------------------------------------------------------- a pass
 
 bool Driving::progress() noexcept {
-  const kernels::FloatMode float_mode;  // also if a program's thread drives
-  bool moved = guarded([&]() KOLO_REQUIRES(kDriving) { return pass(); });
+  bool moved = guarded([&]() KOLO_REQUIRES(kDriving) { return pass(Depth::whole); });
   if (engine_.driver.is_poll_due(moved, engine_.channel ? kPassesPerSocketPoll : kPassesPerPoll))
     moved = poll_descriptors();
   if (moved) engine_.open.waiters.note_change();
@@ -66,25 +67,37 @@ bool Driving::progress() noexcept {
   return moved;
 }
 
-bool Driving::pass() {
-  bool moved = false;
+/// On a device a thread gives work of any size, and does not wait for it.
+bool Driving::has_lone_small() const noexcept {
+  if (engine_.open.size() != 1) return false;
+  const Operation& operation = engine_.open[0];
+  return operation.signature->device != DeviceKind::cpu || operation.bytes() <= kSmallBytes;
+}
+
+bool Driving::pass(Depth depth) {
+  const kernels::FloatMode float_mode;  // also if a program's thread drives
+  const bool is_whole = depth == Depth::whole;
   const base::Time now = base::now();
   engine_.recorder->at(now);
   const bool awaited = engine_.open.waiters.look();
-  moved |= control_loop_.take_submissions(now);
+  bool moved = control_loop_.take_submissions(now);
   engine_.participant.set_awaiting(awaited);
   moved |= control_loop_.publish();
+  const bool goes_on = is_whole || has_lone_small();
   if (engine_.leader) moved |= engine_.leader->step(now);
-  moved |= control_loop_.read_log();
+  if (goes_on) moved |= control_loop_.read_log();
   if (engine_.leader) engine_.leader->wake_ranks();
-  const bool advanced = execution_.move(now);
-  moved |= advanced;
-  moved |= messages_.move(now);
-  moved |= control_loop_.judge_losses();
-  deadlines_.answer_questions(advanced, now);
-  if (deadlines_.are_due(now)) deadlines_.check(now);
+  const bool advanced = goes_on && execution_.move(now);
+  while (advanced && !is_whole && execution_.move(now)) {
+  }
+  if (goes_on) moved |= messages_.move(now);  // a short pass has moved the transport, which may have brought some
+  if (is_whole) {
+    moved |= control_loop_.judge_losses();
+    deadlines_.answer_questions(advanced, now);
+    if (deadlines_.are_due(now)) deadlines_.check(now);
+  }
   moved |= control_loop_.publish();  // last: publishes all that arose in this pass before the thread sleeps
-  return moved;
+  return is_whole ? moved || advanced : goes_on;
 }
 
 /// True when something has been heard that another pass must deal with before anybody sleeps.

@@ -4,8 +4,9 @@
 // the driver's place changes hands.
 //
 // A *pass* looks once at everything that can move: the mailbox, the board, the sockets of a leader, the log, open
-// batches, messages, losses, deadlines. It never blocks. Whatever is thrown in it is a fatal error of this rank,
-// reported to all (`guarded`). A driver hands over in any case (`HandOver`).
+// batches, messages, losses, deadlines. A thread that submits makes a shorter one (`Depth`). A pass never blocks.
+// Whatever is thrown in it is a fatal error of this rank, reported to all (`guarded`). A driver hands over in any case
+// (`HandOver`).
 //
 // Sleeping. A driver that has found nothing to do for as long as its wait policy says marks its rank asleep
 // (`Board::mark_asleep`), looks once more, and sleeps: the background thread in the poller, which watches every
@@ -128,7 +129,12 @@ class Driving {
   void run_background();
 
   // -- the driver
-  /// One pass; whether anything moved.
+  /// How far a pass goes. `publish`: it says what this rank has submitted, and no more, unless a small tensor is all
+  /// that is open: that one is moved as far as it goes.
+  enum class Depth : std::uint8_t { publish, whole };
+  /// One pass; whether anything moved, or of a short one, whether it went beyond publishing. What it throws is fatal.
+  bool pass(Depth depth) KOLO_REQUIRES(kDriving);
+  /// A whole pass, and now and then a look at the descriptors; whether anything moved.
   bool progress() noexcept KOLO_REQUIRES(kDriving);
   /// The end of everything that changes what others may wait for.
   void end_pass() noexcept KOLO_REQUIRES(kDriving) { engine_.open.waiters.publish(); }
@@ -158,7 +164,7 @@ class Driving {
   }
 
  private:
-  bool pass() KOLO_REQUIRES(kDriving);
+  [[nodiscard]] bool has_lone_small() const noexcept KOLO_REQUIRES(kDriving);
   template <class Done>
   std::optional<base::EventCount::Ticket> drive(const Done& done, std::optional<base::Time> until,
                                                 const base::WaitPolicy& policy) KOLO_RELEASE(kDriving);

@@ -18,8 +18,7 @@ constexpr std::size_t kLongestReason = 4096;
 Engine::Engine(EngineParts parts)
     : state_(std::move(parts)), execution_(state_), messages_(state_, driving_), deadlines_(state_),
       control_loop_(state_, execution_, messages_, deadlines_),
-      driving_(state_, control_loop_, execution_, messages_, deadlines_),
-      submitter_(state_, driving_, control_loop_, execution_, messages_) {}
+      driving_(state_, control_loop_, execution_, messages_, deadlines_), submitter_(state_, driving_, control_loop_) {}
 
 std::shared_ptr<Engine> Engine::make(EngineParts parts) {
   std::shared_ptr<Engine> engine(new Engine(std::move(parts)));

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Executing: the batches of the log, from their start to the end of each operation. The executor (executor.hpp) runs a
+// Executing: moves the batches of the log to the end of each operation. The executor (executor.hpp) starts and runs a
 // batch; this has the transport between nodes move in between, ends the operations, and wakes peers of the node that
 // sleep amid a batch.
 //
 // The driver's.
 #pragma once
-
-#include <cstdint>
-#include <vector>
 
 #include "engine/engine_state.hpp"
 
@@ -18,16 +15,6 @@ class Execution {
  public:
   explicit Execution(EngineState& engine) noexcept : engine_(engine) {}
 
-  /// Starts a batch, as Executor::run.
-  void start(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number,
-             std::int32_t last) KOLO_REQUIRES(kDriving) {
-    engine_.executor.run(set, std::move(members), plan_key, number, last);
-  }
-  void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence, std::int32_t last)
-      KOLO_REQUIRES(kDriving) {
-    engine_.executor.run_without(set, std::move(members), absence, last);
-  }
-  void remove_set(core::SetId set) KOLO_REQUIRES(kDriving) { engine_.executor.remove_set(set); }
   /// Moves open batches; whether any has come further.
   bool move(base::Time now) KOLO_REQUIRES(kDriving);
 

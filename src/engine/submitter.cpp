@@ -4,20 +4,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "data/kernels/float_mode.hpp"
-
 namespace kolo::engine {
 namespace {
 
-/// A submitting thread moves this many bytes by itself: that takes a fraction of the time of waking another thread.
-constexpr std::int64_t kSmallBytes = 16 << 10;
 /// How often a submitter looks again for what others have said while it spoke.
 constexpr int kLooks = 4;
-
-/// On a device a thread gives work of any size, and does not wait for it.
-bool is_small(const Operation& operation) noexcept {
-  return operation.signature->device != DeviceKind::cpu || operation.bytes() <= kSmallBytes;
-}
 
 }  // namespace
 
@@ -166,32 +157,12 @@ bool Submitter::say_at_once() {
   // Once more for what others say meanwhile: as long as that is not for the background thread anyway.
   for (int look = 0; look < kLooks && (look == 0 || driving_.has_work()); ++look) {
     lone = false;
-    driving_.guarded([&]() KOLO_REQUIRES(kDriving) { return lone = say(); });
+    driving_.guarded([&]() KOLO_REQUIRES(kDriving) { return lone = driving_.pass(Driving::Depth::publish); });
     engine_.open.waiters.note_change();
     driving_.end_pass();
   }
   driving_.hand_over(lone);
   return true;
-}
-
-/// One look; whether there is a lone small tensor, and batches have been brought further.
-bool Submitter::say() {
-  const kernels::FloatMode float_mode;
-  const base::Time now = base::now();
-  engine_.recorder->at(now);
-  const bool awaited = engine_.open.waiters.look();
-  control_loop_.take_submissions(now);
-  engine_.participant.set_awaiting(awaited);
-  control_loop_.publish();
-  const bool lone = engine_.open.size() == 1 && is_small(engine_.open[0]);
-  if (engine_.leader) engine_.leader->step(now);
-  if (lone) control_loop_.read_log();
-  if (engine_.leader) engine_.leader->wake_ranks();
-  while (lone && execution_.move(now)) {
-  }
-  if (lone) messages_.move(now);  // the transport has been moved, and has perhaps brought theirs
-  control_loop_.publish();
-  return lone;
 }
 
 }  // namespace kolo::engine

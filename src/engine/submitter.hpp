@@ -22,17 +22,14 @@
 #include "engine/control_loop.hpp"
 #include "engine/driving.hpp"
 #include "engine/engine_state.hpp"
-#include "engine/execution.hpp"
-#include "engine/messages.hpp"
 #include "engine/submission.hpp"
 
 namespace kolo::engine {
 
 class Submitter {
  public:
-  Submitter(EngineState& engine, Driving& driving, ControlLoop& control_loop, Execution& execution,
-            Messages& messages) noexcept
-      : engine_(engine), driving_(driving), control_loop_(control_loop), execution_(execution), messages_(messages) {}
+  Submitter(EngineState& engine, Driving& driving, ControlLoop& control_loop) noexcept
+      : engine_(engine), driving_(driving), control_loop_(control_loop) {}
 
   // -- by name
   /// Submits an operation whose entry the caller has claimed. `quiet`: the caller waits right away, and need not have
@@ -77,15 +74,12 @@ class Submitter {
  private:
   void tell_engine() KOLO_EXCLUDES(kDriving);
   [[nodiscard]] bool say_at_once() KOLO_EXCLUDES(kDriving);
-  bool say() KOLO_REQUIRES(kDriving);
   void note_thread(SetState& set);
   control::Shortcut::Verdict await_verdict(control::Shortcut& shortcut);
 
   EngineState& engine_;
   Driving& driving_;
   ControlLoop& control_loop_;
-  Execution& execution_ KOLO_GUARDED_BY(kDriving);
-  Messages& messages_;
   std::atomic<std::uint64_t> steps_{0};
 };
 

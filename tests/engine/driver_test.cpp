@@ -55,6 +55,15 @@ TEST(DriverTable, HasTheseMovesAndNoOthers) {
   for (const Driver::Move& move : Driver::kMoves) EXPECT_EQ(move.why.back(), '.') << "each has a sentence";
 }
 
+TEST(DriverTable, SaysOnceWhatEachTagOfThePollerMeans) {
+  std::set<std::uint64_t> tags;
+  for (const Driver::Wake& wake : Driver::kWakes) {
+    EXPECT_TRUE(tags.insert(wake.tag).second) << wake.who << " stands there twice";
+    EXPECT_EQ(wake.why.back(), '.') << wake.who;
+  }
+  EXPECT_EQ(tags, (std::set<std::uint64_t>{kNoTag, kWakeTag, kControlTag, kAlarmTag, kTransportTag, kLivenessTag}));
+}
+
 /// Whatever happens, everybody can go back to sleep, and the background thread can be had again.
 TEST(DriverTable, LeadsFromEveryStateToEveryOther) {
   for (const State from : kAll) {
