@@ -80,9 +80,10 @@ class KOLO_RESULT Handle {
   /// The outcome without an exception; empty while the operation is open. Does not wait.
   [[nodiscard]] std::optional<Status> status() const;
 
-  /// Which ranks of the group have not made this call yet, ascending. Asks all nodes, and waits for their answers for
-  /// `patience` at most. Empty if all ranks have made it, if no answer came in time, if the operation is done, or if it
-  /// is a message or a join. It costs a question to every node: use it to explain a wait that has lasted too long.
+  /// Which ranks of the group have not made this call yet, ascending. Asks all of them, and waits for their answers for
+  /// `patience` at most. A rank whose process is stopped is among them: it is waited for half of `KOLO_LATCH_TIMEOUT_S`.
+  /// Empty if all ranks have made it, if no answer came in time, if the operation is done, or if it is a message or a
+  /// join. It costs a question to every rank: use it to explain a wait that has lasted too long.
   /// Throws `Error` (invalid_argument) inside a callback.
   template <class Rep, class Period>
   [[nodiscard]] std::vector<int> late_ranks(std::chrono::duration<Rep, Period> patience) const {

@@ -496,7 +496,7 @@ KOLO_API kolo_status kolo_cancel(kolo_handle* handle, int32_t* is_cancelled);
 /// rank's part of the job (kolo/handle.hpp). The handle is still to be waited for or released.
 KOLO_API kolo_status kolo_end(kolo_handle* handle, const char* reason);
 /// Writes which ranks of the group have not made this call yet, ascending, `capacity` of them at most, and how many
-/// there are. Asks all nodes, and waits for answers for `seconds` at most; none in time: 0 ranks. `ranks` may be NULL
+/// there are. Asks all ranks, and waits for answers for `seconds` at most; none in time: 0 ranks. `ranks` may be NULL
 /// if `capacity` is 0.
 KOLO_API kolo_status kolo_late_ranks(kolo_handle* handle, double seconds, int32_t* ranks, size_t capacity,
                                      size_t* count);

@@ -46,10 +46,8 @@ void for_each_part(ByteView frame, Visit visit) {
   }
 }
 
-/// Whether sleeping ranks must read this entry now. An entry that is followed by another at once, or that concerns only
-/// leaders, wakes no rank.
+/// Whether sleeping ranks must read this entry now. An entry that is followed by another at once wakes no rank.
 bool wakes_ranks(const LogEntry& entry) {
-  if (const auto* query = std::get_if<Query>(&entry)) return query->deadline;
   return !std::holds_alternative<Assigned>(entry) && !std::holds_alternative<PlanVoided>(entry);
 }
 
@@ -67,6 +65,7 @@ std::optional<core::SetId> set_of(const LogEntry& entry) {
 /// The set whose members alone have to read this entry now; none: all ranks have.
 std::optional<core::SetId> readers_of(const LogEntry& entry, const Relay& relay) {
   if (const auto* planned = std::get_if<PlannedBatch>(&entry)) return relay.set_of_plan(planned->plan);
+  if (const auto* query = std::get_if<Query>(&entry)) return query->request.set;
   return set_of<BatchAppended, PlanDefined, SetAdded, SequenceAppended, SequenceFailed, SequenceEnded>(entry);
 }
 
@@ -93,7 +92,6 @@ std::unique_ptr<Sequencer> make_sequencer(const core::Topology& topology, const 
   if (topology.rank != 0) return nullptr;
   SequencerOptions options;
   options.size = topology.size;
-  options.nodes = topology.node_count();
   options.fusion_threshold = settings.fusion_threshold_bytes;
   options.open_batches = static_cast<std::uint64_t>(settings.open_batches);
   options.capacity = static_cast<std::uint32_t>(settings.cache_capacity);
@@ -261,9 +259,8 @@ void Leader::give_up_parent() {
   const int rank = topology_.leader_of(*parent);
   const Overdue& asked = *parent_asked_;
   const double waited = asked.waited_s + base::to_seconds(patience_);
-  const std::string group = words_of(asked.set);
-  const std::string what = asked.join ? join_of(group) : subject(group, asked.name, asked.round, asked.members);
-  const std::string why = unanswered(what, !asked.members.empty(), waited, silence_of({rank}));
+  const std::string what = subject(words_of(asked.request.set), asked.request);
+  const std::string why = unanswered(what, !asked.request.members.empty(), waited, silence_of({rank}));
   latch(Status(ErrorCode::timeout, why), rank);
 }
 

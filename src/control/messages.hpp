@@ -10,9 +10,10 @@
 // a declaration once all members below have made theirs, bare or whole, for that round. What reaches the sequencer has
 // therefore been submitted by every member, and the number of messages at the root does not grow with the ranks.
 //
-// Five subjects have rules of their own, which stand beside their messages: "Waiting" (for which rank) above `Counted`,
-// "Members" (how sets are made and dropped) above `Declared`, "First causes" (of a rank's end) above `RankLost`,
-// "Sequences" (calls without a name) above `SequenceGrown`, and "Joining" (ranks that are out of data) above `Joined`.
+// Six subjects have rules of their own, which stand beside their messages: "Waiting" (for which rank) above `Counted`,
+// "Members" (how sets are made and dropped) above `Declared`, "Questions" (about long waits) above `Overdue`, "First
+// causes" (of a rank's end) above `RankLost`, "Sequences" (calls without a name) above `SequenceGrown`, and "Joining"
+// (ranks that are out of data) above `Joined`.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,23 @@ namespace kolo::control {
 
 /// Stands for a set's sequence where a name is asked about.
 inline constexpr const char* kSequence = "kolo.sequence";
+
+/// What ranks wait for, ask about, and are told the end of: a round of a name, a call of a set's sequence, a set that is
+/// to be made, or a set's join.
+struct Request {
+  core::SetId set = core::kGlobalSet;
+  std::string name;                        ///< kSequence: a call. A join has none
+  core::Round round = 0;                   ///< of the name; the number of the call, or of the set's join, from 1
+  std::vector<std::int32_t> members = {};  ///< the ranks that make it, ascending ("Members"); empty: the set's members
+  bool join = false;
+  std::uint64_t serial = 0;  ///< which submission of the rank that asks it is ("Questions"); 0: it has no serial
+
+  [[nodiscard]] bool is_call() const { return members.empty() && name == kSequence; }
+};
+/// Whether both are the same request, whoever asks.
+inline bool are_same(const Request& a, const Request& b) {
+  return a.set == b.set && a.round == b.round && a.join == b.join && a.members == b.members && a.name == b.name;
+}
 
 /// A submission count together with the generation of the signature that it was made under: 16 and 48 bits of one
 /// word, so that one store publishes both. Zero means: nothing submitted yet.
@@ -111,27 +129,34 @@ struct PartAwaited {
   core::Round round = 0;                ///< of the first of `lacking`: the round that is missing
 };
 
-/// `rank` has waited for this submission for `waited_s`. With `deadline` the wait must end now, by a fatal error;
-/// without it a warning is due. `running`: the batch has been handed to the data plane; `round` may be 0 then.
+// Questions. Long waits are asked about: for a warning, at a deadline, because the program asks, or because a rank has
+// left. All of them go the same way.
+//
+//   asking     A rank that waits says for what (`Overdue`), and the sequencer asks all ranks that make the request
+//              (`Query`). Ranks that wait for the same request share a question.
+//   answering  Every one of them answers by itself (`Answer`). Only the rank knows for which ranks its data plane waits,
+//              and a stopped rank is found because it does not answer. For a rank that has left the leader of its node
+//              answers, which has heard all that it submitted.
+//   outcome    One entry for all: `Stalled` names those that have not submitted, and those that do not answer; `Faulted`
+//              does, at a deadline; `Failed` if one of them has left. There is no entry if the wait is over.
+//   over       A question can reach the ranks when the wait is over, and when the asker waits for the next request of
+//              the same name already: rounds begin anew when an id has been evicted, and a request that names its
+//              members is always round 1. A rank therefore counts its submissions, and gives the number when it asks
+//              (`Request::serial`). If the submission that it has now is another one, it answers that it has not
+//              submitted the request, and the question is over for it. Only the asker compares serials.
+//   the others All ranks read a question at one place of the log. If the asker's submission is in flight there, what
+//              another member has in flight under the same name is the same request.
+
+/// `rank` has waited for this request for `waited_s`. With `deadline` the wait must end now, by a fatal error; without
+/// it a warning is due. `running`: the batch has been handed to the data plane; the round may be 0 then.
 struct Overdue {
   std::int32_t rank = 0;
-  core::SetId set = core::kGlobalSet;
-  std::string name;
-  core::Round round = 0;
+  Request request;
   double waited_s = 0;
   bool deadline = false;
   bool running = false;
-  std::vector<std::int32_t> members = {};  ///< as in `Declared`, here and below
-  /// The rank waits for the others to join: `name` is empty, and `round` is the number of the set's join, from 1.
-  bool join = false;
   core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of a call without a name, for a warning
   bool asked = false;  ///< the program asks: it gets an answer each time, and there is no warning
-};
-
-/// A node's answer to a `Query` for a warning: its ranks that have not submitted.
-struct Missing {
-  std::uint64_t query = 0;
-  std::vector<std::int32_t> ranks;
 };
 
 /// The state of a rank's data plane.
@@ -141,21 +166,16 @@ enum class Doing : std::uint8_t {
   standing,  ///< open batches wait for no other rank: this one must move them
 };
 
-/// A rank's answer to a `Query` for a deadline. A rank that does not answer is stopped, or gets no CPU.
+/// A rank's answer to a `Query`. A rank that does not answer is stopped, or gets no CPU.
 struct Answer {
-  /// A submission of this rank for which a thread waits and which is not in the log yet.
-  struct Wait {
-    core::SetId set = core::kGlobalSet;
-    std::string name;
-    core::Round round = 0;
-    std::vector<std::int32_t> members = {};
-  };
   std::uint64_t query = 0;
   std::int32_t rank = 0;
-  bool submitted = false;  ///< whether this rank has submitted the request in question
+  bool submitted =
+      false;  ///< whether this rank has submitted the request in question; of a join: whether it has joined
   Doing doing = Doing::nothing;
   std::vector<std::int32_t> awaited;  ///< the ranks for which it waits, ascending; empty: the data plane cannot say
-  std::optional<Wait> wait;
+  /// A request that is not in the log yet, and for which a thread of this rank waits.
+  std::optional<Request> wait;
 };
 
 // First causes. A rank's end is often the consequence of another rank's end: rank 1 leaves, rank 2's message from it
@@ -299,8 +319,8 @@ struct Joined {
   core::Round sequence = 0;             ///< the last call that the rank has given to the log
 };
 
-using UpMessage = std::variant<Counted, Declared, PartAwaited, Overdue, Missing, RankLost, Departed, Starved, Answer,
-                               Joined, SequenceGrown, Deserted>;
+using UpMessage = std::variant<Counted, Declared, PartAwaited, Overdue, RankLost, Departed, Starved, Answer, Joined,
+                               SequenceGrown, Deserted>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -354,28 +374,19 @@ struct PlannedBatch {
   std::int32_t last = -1;
 };
 
-/// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. If a
-/// member has left, the round may fail before all members have submitted it.
+/// The request fails on every member that has it in flight, with this error; the job goes on. If a member has left, it
+/// may fail before all members have submitted it.
 struct Failed {
-  core::SetId set = core::kGlobalSet;
-  std::string name;
-  core::Round round = 0;
+  Request request;
   ErrorCode code = ErrorCode::mismatch;
   std::string message;
-  std::vector<std::int32_t> members = {};
 };
 
-/// A question about a request. For a warning, leaders answer with `Missing`, and ranks do nothing. For a deadline,
-/// every member of the set answers by itself (`Answer`): only the rank knows for which ranks its data plane waits, and
-/// a stopped rank is found because it does not answer. Round 0: all members have submitted it.
+/// A question about a request ("Questions"). Round 0: all members have submitted it.
 struct Query {
   std::uint64_t query = 0;
-  core::SetId set = core::kGlobalSet;
-  std::string name;
-  core::Round round = 0;
-  bool deadline = false;
-  std::vector<std::int32_t> members = {};
-  bool join = false;  ///< as in `Overdue`: which ranks have joined? Only for a deadline
+  Request request;
+  std::int32_t asker = 0;  ///< the rank whose serial it has
 };
 
 /// Execute the next `count` calls of the set's sequence as one batch.
@@ -406,18 +417,14 @@ struct SequenceEnded {
   std::string message;
 };
 
-/// A tensor for which some ranks have waited longer than the stall warning time, or about which a program asks, and the
-/// ranks that have not submitted it.
+/// A request for which some ranks have waited longer than the stall warning time, or about which a program asks.
 struct Stalled {
-  core::SetId set = core::kGlobalSet;
-  std::string name;
+  Request request;
   double waited_s = 0;
-  std::vector<std::int32_t> missing;
-  std::vector<std::int32_t> members = {};
-  bool join = false;  ///< as in `Overdue`: the ranks that have not joined
-  core::Round round = 0;
+  std::vector<std::int32_t> missing;  ///< the members that have not submitted it; of a join: that have not joined
   core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of a call without a name
   bool asked = false;                                           ///< as in `Overdue`: no warning
+  std::vector<std::int32_t> silent = {};                        ///< the members that do not answer
 };
 
 /// The answer to a request of kind add_process_set that its members agreed on: it completes with this entry, and no

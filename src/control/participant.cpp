@@ -52,6 +52,7 @@ struct Participant::Impl {
     KOLO_CHECK(slot.set->join == kNoSlot) << "this rank has joined in process set " << slot.set->number;
     KOLO_CHECK(!slot.in_flight) << "'" << slot.name << "' is in flight already";
     ++slot.round;
+    slot.serial = ++submissions;
     slot.in_flight = true;
     if (slot.current && (slot.current == signature || *slot.current == *signature)) {
       if (slot.current != signature) slot.current = signature;
@@ -170,17 +171,19 @@ struct Participant::Impl {
   }
 
   void on(const Failed& entry, std::vector<Action>& actions) {
+    const Request& request = entry.request;
     if (entry.code == ErrorCode::rank_lost) departed.note_failure();
-    Set& set = slots.set_in_log(entry.set);
-    if (entry.members.empty()) set.absent.consume(entry.name);
-    const bool is_absent = entry.members.empty() && set.absent.has(rank);
-    SlotId number = set.member ? slots.find(set, entry.name, entry.members) : kNoSlot;
-    if (number == kNoSlot && is_absent) number = slots.open(set, entry.name);
+    Set& set = slots.set_in_log(request.set);
+    if (request.members.empty()) set.absent.consume(request.name);
+    const bool is_absent = request.members.empty() && set.absent.has(rank);
+    SlotId number = set.member ? slots.find(set, request.name, request.members) : kNoSlot;
+    if (number == kNoSlot && is_absent) number = slots.open(set, request.name);
     if (number == kNoSlot) return;
     Slot& slot = slots[number];
-    if (is_absent && !slot.in_flight) slot.round = std::max(slot.round, entry.round);
-    if (!slot.in_flight || slot.round != entry.round) return;
+    if (is_absent && !slot.in_flight) slot.round = std::max(slot.round, request.round);
+    if (!slot.in_flight || slot.round != request.round) return;
     slot.in_flight = false;
+    slot.serial = 0;
     slot.pending.reset();
     if (entry.code == ErrorCode::mismatch) ++counters.mismatches;
     actions.emplace_back(FailSlot{number, Status(entry.code, entry.message)});
@@ -198,25 +201,28 @@ struct Participant::Impl {
   // ---- the log: waits
 
   void on(const Query& entry, std::vector<Action>& actions) {
-    if (!entry.deadline) return;
-    const auto set = slots.sets().find(entry.set);
+    const Request& request = entry.request;
+    const auto set = slots.sets().find(request.set);
     if (set == slots.sets().end()) return;
-    const Members& members = entry.members.empty() ? set->second.members : entry.members;
+    const Members& members = request.members.empty() ? set->second.members : request.members;
     if (!std::binary_search(members.begin(), members.end(), rank)) return;
-    const SlotId number = slots.find(set->second, entry.name, entry.members);
-    const bool has_joined = entry.members.empty() && set->second.join != kNoSlot;
     Answer answer;
     answer.query = entry.query;
     answer.rank = rank;
-    if (entry.join) {
-      answer.submitted = has_joined || set->second.joins >= entry.round;
-    } else if (entry.members.empty() && entry.name == kSequence) {
-      const participant::Sequence& sequence = set->second.sequence;
-      answer.submitted = has_joined || std::max(sequence.made, sequence.passed) >= entry.round;
-    } else {
-      answer.submitted = entry.round == 0 || has_joined || (number != kNoSlot && slots[number].round >= entry.round);
-    }
+    answer.submitted = has_submitted(set->second, request, entry.asker == rank);
     actions.emplace_back(AnswerQuery{std::move(answer)});
+  }
+
+  /// `is_mine`: this rank asks, so the serial is its own.
+  bool has_submitted(const Set& set, const Request& request, bool is_mine) const {
+    const bool has_joined = request.members.empty() && set.join != kNoSlot;
+    if (has_joined || (request.round == 0 && !request.join)) return true;
+    if (request.join) return set.joins >= request.round;
+    if (request.is_call()) return std::max(set.sequence.made, set.sequence.passed) >= request.round;
+    const SlotId number = slots.find(set, request.name, request.members);
+    if (number == kNoSlot) return false;
+    const Slot& slot = slots[number];
+    return is_mine ? slot.serial == request.serial : slot.in_flight || slot.round >= request.round;
   }
 
   void on(const Stalled& entry, std::vector<Action>& actions) { actions.emplace_back(ReportStall{entry}); }
@@ -305,6 +311,7 @@ struct Participant::Impl {
   participant::PlannedParts plans{rank, slots, publisher, counters};
   participant::OwnCalls calls{rank, slots, departed, publisher, counters};
   participant::Joins joins{rank, slots, departed, publisher, plans, calls, counters};
+  std::uint64_t submissions = 0;  ///< made by this rank, of all names
   bool awaiting = false;
   bool has_said_departure = false;
 };
@@ -336,9 +343,8 @@ void Participant::pass(SetId set, Round last) { participant::OwnCalls::pass(impl
 
 void Participant::overdue_call(SetId set, Round call, core::CollectiveKind kind, double waited_s, bool deadline,
                                bool running) {
-  Overdue overdue{impl_->rank, impl_->slots.set_of(set).number, kSequence, call, waited_s, deadline, running};
-  overdue.kind = kind;
-  impl_->publisher.say(std::move(overdue));
+  const Request request{impl_->slots.set_of(set).number, kSequence, call};
+  impl_->publisher.say(Overdue{impl_->rank, request, waited_s, deadline, running, kind});
 }
 
 SlotId Participant::ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
@@ -370,17 +376,19 @@ void Participant::overdue(SlotId slot, double waited_s, bool deadline) {
 void Participant::ask(SlotId slot, double waited_s) { impl_->publisher.ask(impl_->slots[slot], waited_s, false, true); }
 
 void Participant::ask_call(SetId set, Round call, core::CollectiveKind kind, double waited_s) {
-  Overdue overdue{impl_->rank, impl_->slots.set_of(set).number, kSequence, call, waited_s};
-  overdue.kind = kind;
-  overdue.asked = true;
-  impl_->publisher.say(std::move(overdue));
+  const Request request{impl_->slots.set_of(set).number, kSequence, call};
+  impl_->publisher.say(Overdue{impl_->rank, request, waited_s, false, false, kind, true});
 }
 
 void Participant::overdue_running(SetId set, const std::string& name, double waited_s) {
   const auto found = impl_->slots.sets().find(set);
   const SlotId slot = found == impl_->slots.sets().end() ? kNoSlot : impl_->slots.find(found->second, name);
-  const Round round = slot == kNoSlot ? 0 : impl_->slots[slot].round;
-  impl_->publisher.say(Overdue{impl_->rank, set, name, round, waited_s, true, true});
+  Request request{set, name};
+  if (slot != kNoSlot) {
+    request.round = impl_->slots[slot].round;
+    request.serial = impl_->slots[slot].serial;
+  }
+  impl_->publisher.say(Overdue{impl_->rank, request, waited_s, true, true});
 }
 
 void Participant::answer(Answer answer) { impl_->publisher.say(std::move(answer)); }

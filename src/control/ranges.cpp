@@ -31,7 +31,7 @@ class UpRanges {
       ranks(variant.ranks);
       require(variant.signature || m.id != core::kNoTensor, "a name without an id was submitted without a signature");
     }
-    members(m);
+    members(m.set, m.members);
     require(m.name != kSequence, "a sequence was declared as a name");
     require(!m.name.empty() || !m.members.empty(), "a tensor has no name");
     if (m.members.empty()) return;
@@ -52,12 +52,11 @@ class UpRanges {
   void operator()(const Overdue& m) const {
     rank(m.rank);
     require(std::isfinite(m.waited_s) && m.waited_s >= 0, "a wait is no number of seconds");
-    members(m);
-    require(m.members.empty() || std::binary_search(m.members.begin(), m.members.end(), m.rank),
+    request(m.request);
+    const std::vector<std::int32_t>& members = m.request.members;
+    require(members.empty() || std::binary_search(members.begin(), members.end(), m.rank),
             "a rank waits for a request that does not name it");
-    join(m);
   }
-  void operator()(const Missing& m) const { ranks(m.ranks); }
   void operator()(const RankLost& m) const {
     rank(m.rank);
     require(m.code != ErrorCode::ok, "a rank is lost without an error");
@@ -90,7 +89,7 @@ class UpRanges {
   void operator()(const Answer& m) const {
     rank(m.rank);
     for (const std::int32_t awaited : m.awaited) rank(awaited);
-    if (m.wait) members(*m.wait);
+    if (m.wait) request(*m.wait);
   }
   void operator()(const Joined& m) const {
     rank(m.rank);
@@ -110,16 +109,14 @@ class UpRanges {
     rank(ranks.front());
     rank(ranks.back());
   }
-  /// Checks a message that may be about a join: then it names a set and no request.
-  template <class Message>
-  void join(const Message& m) const {
-    require(!m.join || (m.members.empty() && m.name.empty()), "a join has a name");
-  }
   /// Checks the members that a request names, if it names them.
-  template <class Message>
-  void members(const Message& m) const {
-    ranks(m.members);
-    require(m.members.empty() || m.set == core::kGlobalSet, "a request that names its members is not the world's");
+  void members(core::SetId set, const std::vector<std::int32_t>& members) const {
+    ranks(members);
+    require(members.empty() || set == core::kGlobalSet, "a request that names its members is not the world's");
+  }
+  void request(const Request& request) const {
+    members(request.set, request.members);
+    require(!request.join || (request.members.empty() && request.name.empty()), "a join has a name");
   }
 
  private:
@@ -146,16 +143,16 @@ class LogRanges {
   void operator()(const PlannedBatch& m) const { world_.last(m.last); }
   void operator()(const Failed& m) const {
     require(m.code != ErrorCode::ok, "an operation fails without an error");
-    world_.members(m);
+    world_.request(m.request);
   }
   void operator()(const Query& m) const {
-    world_.members(m);
-    world_.join(m);
+    world_.request(m.request);
+    world_.rank(m.asker);
   }
   void operator()(const Stalled& m) const {
     world_.ranks(m.missing);
-    world_.members(m);
-    world_.join(m);
+    world_.ranks(m.silent);
+    world_.request(m.request);
   }
   void operator()(const SetAdded& m) const {
     require(!m.members.empty(), "a process set has no members");

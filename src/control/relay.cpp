@@ -26,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "control/ranges.hpp"
@@ -292,39 +293,38 @@ struct Relay::Impl {
   void on(const PlanVoided& entry) { plans.erase(entry.plan); }
 
   void on(const Failed& entry) {
-    table.set_of(entry.set);
-    fresh.fail(entry.set, entry.members, entry.name, entry.round);
-    const TensorId id = entry.members.empty() ? table.id_of(entry.set, entry.name) : kNoTensor;
+    const Request& request = entry.request;
+    table.set_of(request.set);
+    fresh.fail(request);
+    const TensorId id = request.members.empty() ? table.id_of(request.set, request.name) : kNoTensor;
     if (id == kNoTensor) return;
     Tensor& tensor = *table.find(id);
-    if (tensor.gathered && tensor.gathered->round <= entry.round) tensor.gathered.reset();
+    if (tensor.gathered && tensor.gathered->round <= request.round) tensor.gathered.reset();
   }
 
-  /// For a deadline every rank answers by itself.
+  /// Answers for the ranks of this node that have left.
   void on(const Query& entry) {
-    if (!entry.deadline) up.emplace_back(Missing{entry.query, missing(entry)});
+    const Request& request = entry.request;
+    const Set* const set = table.find_set(request.set);
+    if (set == nullptr || departed.empty()) return;
+    for (const std::size_t child : table.children_with(request.members.empty() ? set->members : request.members)) {
+      if (child >= local || departed.count(table.below(child).front()) == 0) continue;
+      Answer answer;
+      answer.query = entry.query;
+      answer.rank = table.below(child).front();
+      answer.submitted = has_submitted(*set, request, child);
+      up.emplace_back(std::move(answer));
+    }
   }
 
-  /// The ranks of this node that are members and have not submitted.
-  std::vector<std::int32_t> missing(const Query& query) const {
-    std::vector<std::int32_t> ranks;
-    const Set* const set = table.find_set(query.set);
-    if (set == nullptr) return ranks;
-    const std::vector<std::int32_t>& members = query.members.empty() ? set->members : query.members;
-    for (const std::size_t child : table.children_with(members)) {
-      if (child < local && !has_submitted(*set, query, child)) ranks.push_back(table.below(child).front());
-    }
-    return ranks;
-  }
-
-  bool has_submitted(const Set& set, const Query& query, std::size_t child) const {
-    if (query.members.empty() && !relay::is_one_of(set.speakers, child)) return true;
-    if (query.name == kSequence && query.members.empty()) {
-      return query.round == 0 || (set.sequence && set.sequence->calls_of(child) >= query.round);
-    }
-    const TensorId id = query.members.empty() ? table.id_of(query.set, query.name) : kNoTensor;
-    if (id != kNoTensor) return table.row(id)[child] >= query.round;
-    return fresh.has_declared(query.set, query.members, query.name, query.round, child);
+  bool has_submitted(const Set& set, const Request& request, std::size_t child) const {
+    if (request.round == 0) return true;
+    if (request.members.empty() && !relay::is_one_of(set.speakers, child)) return true;  // it has joined
+    if (request.join) return false;
+    if (request.is_call()) return set.sequence && set.sequence->calls_of(child) >= request.round;
+    const TensorId id = request.members.empty() ? table.id_of(request.set, request.name) : kNoTensor;
+    if (id != kNoTensor) return table.row(id)[child] >= request.round;
+    return fresh.has_declared(request, child);
   }
 
   void on(const SetAdded& entry) {
@@ -343,7 +343,7 @@ struct Relay::Impl {
   }
 
   void on(const Stalled&) {}
-  void on(const RankDeparted&) {}
+  void on(const RankDeparted& entry) { departed.insert(entry.rank); }
   void on(const Faulted&) {}
   void on(const Closed&) {}
   void on(const Push&) { asked_to_push = false; }
@@ -356,6 +356,7 @@ struct Relay::Impl {
   relay::Table table;
   relay::NewNames fresh{table.children(), up};  ///< requests without an id
   std::map<std::uint32_t, SetId> plans;
+  std::set<std::int32_t> departed;
   bool asked_to_push = false;  ///< a Starved has gone up, and no Push has come since
   std::uint64_t pass = 1;
 };

@@ -47,8 +47,11 @@ std::string cannot_run(const std::string& subject, core::CollectiveKind kind, co
   return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because " + has_joined(absent);
 }
 
-/// Whether the order of the calls is the name.
-bool is_call(const std::string& name) { return name == kSequence; }
+/// The request without its group, which it does not make itself.
+std::string what_of(const Request& request) {
+  if (request.is_call()) return "unnamed call number " + std::to_string(request.round);
+  return "tensor " + base::quoted(request.name);
+}
 
 /// The act of a rank for which the others wait.
 const char* deed_of(bool join, bool group) {
@@ -69,15 +72,29 @@ std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wai
   bool other_groups = false;
   for (const Answer& answer : wait.answers) {
     if (answer.submitted || !answer.wait) continue;
-    const Answer::Wait& other = *answer.wait;
-    waits[subject(group_of_set(other.set), other.name, other.round, other.members)].push_back(answer.rank);
-    other_groups |= !other.members.empty();
+    waits[subject(group_of_set(answer.wait->set), *answer.wait)].push_back(answer.rank);
+    other_groups |= !answer.wait->members.empty();
   }
   for (const auto& [what, ranks] : waits) {
     text += "; " + core::describe_ranks(ranks) + one_or_many(ranks, " waits", " wait") + " for " + what;
   }
   if (wait.group && other_groups) text += "; all ranks of a group must give the same list and the same name";
   return text;
+}
+
+std::string because_of(std::int32_t cause) {
+  return cause < 0 ? std::string() : "rank " + std::to_string(cause) + " has left the job, and because of that ";
+}
+
+/// The one cause of all these ranks' ends, which is none of them; -1: there is no such rank.
+std::int32_t common_cause(const std::vector<std::int32_t>& ranks, const std::map<std::int32_t, std::int32_t>& causes) {
+  std::int32_t common = -1;
+  for (const std::int32_t rank : ranks) {
+    const auto cause = causes.find(rank);
+    if (cause == causes.end() || (common >= 0 && cause->second != common)) return -1;
+    common = cause->second;
+  }
+  return common;
 }
 
 std::string standstill_of(const std::vector<std::int32_t>& standing) {
@@ -103,35 +120,31 @@ std::string group_of(const std::string& name, const std::vector<std::int32_t>& m
   return (name.empty() ? "the group" : "group " + base::quoted(name)) + (" of " + core::describe_ranks(members));
 }
 
-std::string subject(const std::string& group, const std::string& name, core::Round round,
-                    const std::vector<std::int32_t>& members) {
-  if (!members.empty()) return group_of(name, members);
-  std::string text = is_call(name) ? "unnamed call number " + std::to_string(round) : "tensor " + base::quoted(name);
-  if (!group.empty()) text += " of " + group;
-  return text;
+std::string subject(const std::string& group, const Request& request) {
+  if (!request.members.empty()) return group_of(request.name, request.members);
+  if (request.join) return join_of(group);
+  return what_of(request) + (group.empty() ? "" : " of " + group);
 }
 
 std::string join_of(const std::string& group) { return group.empty() ? "the join" : "the join of " + group; }
 
 std::string stalled(const std::string& group, const Stalled& stall) {
-  const bool is_group = !stall.members.empty();
-  std::string what;
-  if (stall.join) {
-    what = join_of(group);
-  } else if (is_group) {
-    what = group_of(stall.name, stall.members);
-  } else {
-    what = subject("", stall.name, stall.round);
-    if (is_call(stall.name)) what += " (" + std::string(core::to_string(stall.kind)) + ")";
-    if (!group.empty()) what += " of " + group;
+  const Request& request = stall.request;
+  const bool is_group = !request.members.empty();
+  std::string text = subject(group, request);
+  if (request.is_call()) {
+    text = what_of(request) + " (" + std::string(core::to_string(stall.kind)) + ")";
+    if (!group.empty()) text += " of " + group;
   }
-  return what + " has waited for " + spell_seconds(stall.waited_s) + ": " + core::describe_ranks(stall.missing) +
-         one_or_many(stall.missing, " has not ", " have not ") + deed_of(stall.join, is_group) +
-         (stall.join ? ", and nothing runs" : "") + ". Either " +
+  text += " has waited for " + spell_seconds(stall.waited_s) + ": ";
+  if (!stall.silent.empty()) text += silence_of(stall.silent) + (stall.missing.empty() ? "." : "; ");
+  if (stall.missing.empty()) return text;
+  return text + core::describe_ranks(stall.missing) + one_or_many(stall.missing, " has not ", " have not ") +
+         deed_of(request.join, is_group) + (request.join ? ", and nothing runs" : "") + ". Either " +
          one_or_many(stall.missing, "this rank is", "these ranks are") + " slow, or the program does not " +
-         (stall.join ? "join there."
-          : is_group ? "ask for a group of the same ranks and name there."
-                     : "submit it there.");
+         (request.join ? "join there."
+          : is_group   ? "ask for a group of the same ranks and name there."
+                       : "submit it there.");
 }
 
 std::string disagreement(const std::string& subject, const std::string& group, const std::vector<Opinion>& opinions) {
@@ -182,7 +195,13 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait, const Grou
   if (!wait.silent.empty()) return blame(wait.silent, silence_of(wait.silent));
   missing.insert(missing.end(), wait.departed.begin(), wait.departed.end());
   std::sort(missing.begin(), missing.end());
-  if (!missing.empty()) return blame(missing, absence_of(missing, wait, group_of_set));
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  const std::int32_t cause = common_cause(missing, wait.causes);
+  if (!missing.empty()) {
+    Verdict verdict = blame(missing, because_of(cause) + absence_of(missing, wait, group_of_set));
+    if (cause >= 0) verdict.rank = cause;
+    return verdict;
+  }
   const std::string all = std::string("every rank has ") + deed_of(wait.join, wait.group);
   if (!standing.empty()) return blame(standing, all + ", but " + standstill_of(standing));
   return blame({}, all + waits_of(wait));
@@ -232,8 +251,7 @@ std::string endless(const std::string& join, const Leavers& departed) {
 
 std::string rank_lost(const RankLost& lost, std::int32_t because) {
   const std::string rank = "rank " + std::to_string(lost.rank);
-  std::string text;
-  if (because >= 0) text = "rank " + std::to_string(because) + " has left the job, and because of that ";
+  std::string text = because_of(because);
   switch (lost.code) {
   case ErrorCode::timeout:  // of a wait, whose sentence names the ranks for which it waited
     return lost.reason + "." + kUndefined;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,10 @@ std::string group_of(const std::string& name, const std::vector<std::int32_t>& m
 /// Gives the text of `group_of` for a set; empty for the world, and for a set that is not known any more.
 using GroupOf = std::function<std::string(core::SetId)>;
 
-/// `tensor "layer1.weight"`, `unnamed call number 17` (for kSequence), each followed by ` of ` and the group unless
-/// that is empty. For a request that names its members: their group.
-std::string subject(const std::string& group, const std::string& name, core::Round round,
-                    const std::vector<std::int32_t>& members = {});
-
-/// `the join`, followed by ` of ` and the group unless that is empty.
+/// `tensor "layer1.weight"`, `unnamed call number 17`, `the join`, each followed by ` of ` and the group unless that is
+/// empty. For a request that names its members: their group.
+std::string subject(const std::string& group, const Request& request);
+/// The same of a join.
 std::string join_of(const std::string& group);
 
 /// The warning about a submission, a group or a join that some ranks have not made. `group`: the text for its set. It
@@ -46,11 +45,12 @@ std::string disagreement(const std::string& subject, const std::string& group, c
 /// The state of a wait whose deadline has passed. Ranks ascend.
 struct Wait {
   double waited_s = 0;
-  std::vector<std::int32_t> silent;    ///< members that have not answered and are to be named
-  std::vector<Answer> answers;         ///< by rank
-  std::vector<std::int32_t> departed;  ///< members that have shut down without having submitted
-  bool join = false;                   ///< a wait for the others to join: "submitted" means joined
-  bool group = false;                  ///< a wait for a group to be made: "submitted" means has asked for it
+  std::vector<std::int32_t> silent;             ///< members that have not answered and are to be named
+  std::vector<Answer> answers;                  ///< by rank
+  std::vector<std::int32_t> departed;           ///< members that have shut down without having submitted
+  std::map<std::int32_t, std::int32_t> causes;  ///< of members' ends, where other ranks are (messages.hpp)
+  bool join = false;                            ///< a wait for the others to join: "submitted" means joined
+  bool group = false;                           ///< a wait for a group to be made: "submitted" means has asked for it
 };
 /// Why the wait failed, and the rank that caused it (-1: none, or several). control/sequencer/questions.hpp says which
 /// ranks it names.

@@ -78,8 +78,7 @@ struct Sequencer::Impl {
   // ---------------------------------------------------------------- questions
 
   void on(const Overdue& message, Time now) { questions.on(message, now); }
-  void on(const Missing& message, Time) { questions.on(message); }
-  void on(const Answer& message, Time) { questions.on(message); }
+  void on(const Answer& message, Time now) { questions.on(message, now); }
 
   // ---------------------------------------------------------------- ranks that go
 
@@ -104,7 +103,7 @@ struct Sequencer::Impl {
 
   void on(const Departed& message, Time) {
     if (departures.has_departed(message.rank)) return;
-    departures.leave(message.rank);
+    departures.leave(message);
     if (departures.have_all_departed()) return close();
     log.append(RankDeparted{message.rank, departures.cause_of(message.rank)});
     for (auto& [number, set] : sets.all()) {

@@ -31,7 +31,6 @@ namespace kolo::control {
 
 struct SequencerOptions {
   int size = 1;                              ///< ranks of the world
-  int nodes = 1;                             ///< a query gets one answer from each node
   std::int64_t fusion_threshold = 16 << 20;  ///< bytes; 0: every tensor on its own
   std::uint64_t open_batches = 4;
   std::uint64_t patience = 256;   ///< how many batches may overtake a request because of their priority
@@ -39,7 +38,7 @@ struct SequencerOptions {
   /// In how many sets, besides the world, a rank can be a member at once.
   std::uint32_t sets_per_rank = core::kMostSets;
   bool plan = true;
-  double latch_timeout_s = 5;  ///< how long to wait for the answers to a query for a deadline
+  double latch_timeout_s = 5;  ///< how long to wait for the answers to a question
   /// By rank, the rank that passes its messages on to the root: its node's leader, and for a leader that of the node
   /// above; -1 for rank 0. Empty: no rank passes on messages of others.
   std::vector<std::int32_t> speaks_through;
@@ -67,7 +66,7 @@ class Sequencer {
   void decide(Time now);
   /// Whether a ready request waits for a batch to complete: then the completed counts are urgent.
   [[nodiscard]] bool waits_for_completion() const noexcept;
-  /// When `decide` must be called again even without a message (an unanswered query); Time::max() for never.
+  /// When `decide` must be called again even without a message (an unanswered question); Time::max() for never.
   [[nodiscard]] Time next_deadline() const noexcept;
 
   /// The new entries of the log, in order; the caller takes them and clears it.

@@ -106,21 +106,20 @@ std::optional<control::SlotId> Deadlines::slot_of(const Operation& operation) co
 }
 
 /// What it waits for, as ranks speak of it.
-control::Answer::Wait Deadlines::wait_of(const Operation& operation) const {
+control::Request Deadlines::request_of(const Operation& operation) const {
   const Entry& entry = *operation.entry;
   if (entry.sequence != nullptr) return {entry.set, entry.name, operation.call};
   const core::Round round = entry.slot ? engine_.participant.round_of(*entry.slot) : 0;
   const core::Signature& signature = *operation.signature;
   if (!core::traits_of(signature.kind).makes_set) return {entry.set, entry.name, round};
-  control::Answer::Wait wait{entry.set, signature.names.front(), round, signature.ranks};
-  std::sort(wait.members.begin(), wait.members.end());
-  return wait;
+  control::Request request{entry.set, signature.names.front(), round, signature.ranks};
+  std::sort(request.members.begin(), request.members.end());
+  return request;
 }
 
 std::string Deadlines::describe(const Operation& operation) const {
-  if (operation.is_join) return control::join_of(engine_.sets.words_of(operation.entry->set));
-  const control::Answer::Wait wait = wait_of(operation);
-  return control::subject(engine_.sets.words_of(wait.set), wait.name, wait.round, wait.members);
+  const std::string group = engine_.sets.words_of(operation.entry->set);
+  return operation.is_join ? control::join_of(group) : control::subject(group, request_of(operation));
 }
 
 /// Text: which rank should have answered this rank's question. It is the leader if it has not read the question, else
@@ -156,32 +155,33 @@ void Deadlines::answer_all() {
 }
 
 /// The operation that is not in the log yet and for which a thread of this rank has waited longest.
-std::optional<control::Answer::Wait> Deadlines::oldest_wait() const {
+std::optional<control::Request> Deadlines::oldest_wait() const {
   const Operation* oldest = nullptr;
   for (const Operation* operation : engine_.open) {
     if (!operation->is_awaited() || !is_negotiating(*operation)) continue;
     if (oldest == nullptr || operation->waiting.since < oldest->waiting.since) oldest = operation;
   }
   if (oldest == nullptr) return std::nullopt;
-  return wait_of(*oldest);
+  return request_of(*oldest);
 }
 
 bool Deadlines::concerns(const control::Stalled& stall, const Operation& operation) const {
-  if (!is_negotiating(operation) || stall.join || operation.is_join) return false;
-  const control::Answer::Wait wait = wait_of(operation);
-  return wait.set == stall.set && wait.name == stall.name && wait.round == stall.round && wait.members == stall.members;
+  if (!is_negotiating(operation) || stall.request.join || operation.is_join) return false;
+  return control::are_same(request_of(operation), stall.request);
 }
 
 void Deadlines::report(const control::Stalled& stall) {
-  for (const std::int32_t rank : stall.missing) {
-    engine_.recorder->record(recorder::Kind::late, stall.set, base::hash_string(stall.name),
-                             recorder::saturated(stall.round), static_cast<std::uint32_t>(rank));
+  std::vector<std::int32_t> absent = stall.missing;
+  absent.insert(absent.end(), stall.silent.begin(), stall.silent.end());
+  for (const std::int32_t rank : absent) {
+    engine_.recorder->record(recorder::Kind::late, stall.request.set, base::hash_string(stall.request.name),
+                             recorder::saturated(stall.request.round), static_cast<std::uint32_t>(rank));
   }
   for (std::size_t i = 0; i < engine_.open.size(); ++i) {
     if (!concerns(stall, engine_.open[i])) continue;
-    const std::vector<int>& members = engine_.sets.state_of(stall.set).members;
+    const std::vector<int>& members = engine_.sets.state_of(stall.request.set).members;
     std::vector<int> late;
-    for (const std::int32_t rank : stall.missing) {
+    for (const std::int32_t rank : absent) {
       if (rank == engine_.topology.rank) continue;  // its submission has been overtaken by its question
       late.push_back(static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin()));
     }
@@ -193,7 +193,7 @@ void Deadlines::report(const control::Stalled& stall) {
   if (stall.asked) return;
   ++engine_.tally.stalls;
   if (engine_.topology.rank != 0) return;
-  engine_.deferred.log(LogLevel::warning, control::stalled(engine_.leader->words_of(stall.set), stall));
+  engine_.deferred.log(LogLevel::warning, control::stalled(engine_.leader->words_of(stall.request.set), stall));
 }
 
 }  // namespace kolo::engine

@@ -61,8 +61,8 @@ class Deadlines {
   void answer_all() KOLO_REQUIRES(kDriving);
   [[nodiscard]] bool concerns(const control::Stalled& stall, const Operation& operation) const KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::optional<control::SlotId> slot_of(const Operation& operation) const KOLO_REQUIRES(kDriving);
-  [[nodiscard]] control::Answer::Wait wait_of(const Operation& operation) const KOLO_REQUIRES(kDriving);
-  [[nodiscard]] std::optional<control::Answer::Wait> oldest_wait() const KOLO_REQUIRES(kDriving);
+  [[nodiscard]] control::Request request_of(const Operation& operation) const KOLO_REQUIRES(kDriving);
+  [[nodiscard]] std::optional<control::Request> oldest_wait() const KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::string describe(const Operation& operation) const KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::string describe_silence() const KOLO_REQUIRES(kDriving);
 

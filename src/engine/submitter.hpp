@@ -66,7 +66,7 @@ class Submitter {
   // -- questions
   /// Somebody waits for an open operation, or asks about it, without driving.
   void note_awaited(Operation& operation);
-  /// Asks all nodes who has not submitted an operation, which is open or done, and waits for the answer until the time
+  /// Asks all ranks who has not submitted an operation, which is open or done, and waits for the answer until the time
   /// has come at most. Ranks of its set; none: all have, it is done, or nobody knows. Throws Error (invalid_argument)
   /// inside a callback.
   [[nodiscard]] std::vector<int> late_ranks(const OperationPtr& operation, base::Time until);

@@ -22,17 +22,15 @@ class Deadline : public testing::Test {
   static SequencerOptions defaults() {
     SequencerOptions options;
     options.size = 6;
-    options.nodes = 3;
     options.speaks_through = {-1, 0, 0, 2, 2, 4};
     return options;
   }
 
   void SetUp() override {
-    sequencer.on_message(Overdue{0, 0, "x", 1, 600, true, true}, now);
+    sequencer.on_message(Overdue{0, {0, "x", 1}, 600, true, true}, now);
     const auto entries = decide();
     ASSERT_EQ(entries.size(), 1U);
     const auto& query = std::get<Query>(entries[0]);
-    EXPECT_TRUE(query.deadline);
     number = query.query;
   }
   std::vector<LogEntry> decide() {
@@ -50,6 +48,13 @@ class Deadline : public testing::Test {
   void hear(const Answer& answer) { sequencer.on_message(answer, now); }
   void hear_rest(std::vector<std::int32_t> ranks) {
     for (const std::int32_t rank : ranks) hear(from(rank));
+  }
+  /// The first question ends, and after these messages there is another: not all have submitted.
+  void ask_after(const std::vector<UpMessage>& messages) {
+    hear_rest({0, 1, 2, 3, 4, 5});
+    for (const UpMessage& message : messages) sequencer.on_message(message, now);
+    sequencer.on_message(Overdue{0, {0, "x", 1}, 600, true}, now);
+    number = std::get<Query>(decide().back()).query;
   }
   void pass_time() { now = sequencer.next_deadline(); }
   /// What the world is told, without its beginning and its end.
@@ -73,7 +78,7 @@ class Deadline : public testing::Test {
 };
 
 TEST_F(Deadline, NamesTheSilent) {
-  for (const std::int32_t rank : {0, 1, 2, 4}) hear(from(rank, false));
+  for (const std::int32_t rank : {0, 1, 2, 4}) hear(from(rank, rank == 0));
   EXPECT_TRUE(decide().empty());
   EXPECT_EQ(sequencer.next_deadline(), now + std::chrono::seconds(5));
   pass_time();
@@ -99,7 +104,7 @@ TEST_F(Deadline, NamesTheLeaderThroughWhichTheOthersSpeak) {
 TEST_F(Deadline, NamesTheMissingAndWhatTheyWaitFor) {
   hear_rest({0, 2, 3, 5});
   Answer waiting = from(1, false);
-  waiting.wait = Answer::Wait{0, kSequence, 7};
+  waiting.wait = Request{0, kSequence, 7};
   hear(waiting);
   waiting.rank = 4;
   hear(waiting);
@@ -148,13 +153,28 @@ TEST_F(Deadline, DoesNotWaitForARankThatHasLeft) {
   EXPECT_EQ(reason(), "every rank has submitted it");
 }
 
-TEST_F(Deadline, NamesARankThatHasLeftWithoutHavingSubmitted) {
-  hear_rest({0, 1, 2, 3, 4, 5});
-  sequencer.on_message(Departed{3}, now);
-  sequencer.on_message(Overdue{0, 0, "x", 1, 600, true, false}, now);
-  number = std::get<Query>(decide().at(1)).query;
+/// Its leader knows that it has not submitted, and the job goes on.
+TEST_F(Deadline, FailsOnlyTheRequestIfARankHasLeftWithoutSubmitting) {
+  ask_after({Departed{3}});
   for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank));
+  EXPECT_TRUE(decide().empty());
+  hear(from(3, false));
+  EXPECT_EQ(std::get<Failed>(decide().at(0)).message, "rank 3 has shut down and will not submit tensor \"x\".");
+}
+
+TEST_F(Deadline, NamesARankThatHasLeftIfNobodyAnswersForIt) {
+  ask_after({Departed{2}, Departed{3}});
+  for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank));
+  pass_time();
   EXPECT_EQ(reason(), "rank 3 has not submitted it (rank 3 has shut down)");
+}
+
+TEST_F(Deadline, NamesTheRankBecauseOfWhichAnotherHasNotSubmitted) {
+  ask_after({Departed{1}, Deserted{3, 1}});
+  for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank));
+  hear(from(3, false));
+  EXPECT_EQ(reason(), "rank 1 has left the job, and because of that rank 3 has not submitted it");
+  EXPECT_EQ(blamed, 1);
 }
 
 TEST_F(Deadline, HearsEachRankOnce) {

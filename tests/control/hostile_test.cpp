@@ -152,9 +152,8 @@ class Saboteur {
     case 2:
       return PartAwaited{rank(), plan(), plan(), ids(), count()};
     case 3:
-      return Overdue{rank(), set(), name(), count(), seconds(), flag(), flag(), members(), flag(), kind(), flag()};
+      return Overdue{rank(), {set(), name(), count(), members(), flag()}, seconds(), flag(), flag(), kind(), flag()};
     case 4:
-      return Missing{count(), ranks()};
     case 5:
       return RankLost{rank(), code(), "gone"};
     case 6:
@@ -185,11 +184,11 @@ class Saboteur {
     case 5:
       return PlannedBatch{plan(), plan(), rank()};
     case 6:
-      return Failed{set(), name(), count(), code(), "no", members()};
+      return Failed{{set(), name(), count(), members()}, code(), "no"};
     case 7:
-      return Query{count(), set(), name(), count(), flag(), members(), flag()};
+      return Query{count(), {set(), name(), count(), members(), flag()}};
     case 8:
-      return Stalled{set(), name(), seconds(), ranks(), members(), flag(), count(), kind(), flag()};
+      return Stalled{{set(), name(), count(), members(), flag()}, seconds(), ranks(), kind(), flag()};
     case 9:
       return SetAdded{set(), id(), generation(), ranks(), name()};
     case 10:
@@ -300,7 +299,6 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(up(Deserted{1, 1}), begin + "a rank was deserted by itself");
   EXPECT_EQ(up(Departed{-1}), begin + "there is no such rank");
   EXPECT_EQ(up(Answer{1, 0, true, Doing::waiting, {7}, std::nullopt}), begin + "there is no such rank");
-  EXPECT_EQ(up(Missing{1, {1, 0}}), begin + "ranks do not ascend");
   EXPECT_EQ(up(RankLost{0, ErrorCode::ok, ""}), begin + "a rank is lost without an error");
   EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {}}), begin + "a declaration has no variants");
   EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{std::nullopt, {0, 1}}}}),
@@ -318,8 +316,7 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
             begin + "a rank makes a request that does not name it");
   EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {1}}}, {1}}),
             begin + "a request names other members than its process set has");
-  EXPECT_EQ(up(Overdue{0, 0, "x", 1, 1, false, false, {1}}),
-            begin + "a rank waits for a request that does not name it");
+  EXPECT_EQ(up(Overdue{0, {0, "x", 1, {1}}, 1}), begin + "a rank waits for a request that does not name it");
   EXPECT_EQ(up(Counted{0, {0, 1}, 2}), begin + "there is no such rank");
   EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{core::Signature(), {0, 1}}}, {}, -2}),
             begin + "there is no such rank");
@@ -342,8 +339,8 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(log(SetAdded{1, core::kFirstRow, 1, {1, 1}, "x"}), begin + "ranks do not ascend");
   EXPECT_EQ(log(SetRemoved{0}), begin + "the world's process set was removed");
   EXPECT_EQ(log(SetRemoved{1}), begin + "there is no such process set");
-  EXPECT_EQ(log(Query{1, 0, "", 1, false, {1, 0}}), begin + "ranks do not ascend");
-  EXPECT_EQ(log(Failed{1, "", 1, ErrorCode::mismatch, "no", {0}}),
+  EXPECT_EQ(log(Query{1, {0, "", 1, {1, 0}}}), begin + "ranks do not ascend");
+  EXPECT_EQ(log(Failed{{1, "", 1, {0}}, ErrorCode::mismatch, "no"}),
             begin + "a request that names its members is not the world's");
   EXPECT_EQ(log(BatchAppended{3, {core::kReservedIds}}), begin + "there is no such process set");
   EXPECT_EQ(log(PlannedBatch{3, 1}), begin + "there is no such plan");
@@ -356,7 +353,7 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(log(RankDeparted{2}), begin + "there is no such rank");
   EXPECT_EQ(up(Joined{2, 0, 0, 0, {}}), begin + "there is no such rank");
   EXPECT_EQ(up(Joined{0, 0, 0, 0, {{"b", 1, 0, {}}, {"a", 1, 0, {}}}}), begin + "names do not ascend");
-  EXPECT_EQ(up(Overdue{0, 0, "x", 1, 1, false, false, {}, true}), begin + "a join has a name");
+  EXPECT_EQ(up(Overdue{0, {0, "x", 1, {}, true}, 1}), begin + "a join has a name");
   EXPECT_EQ(refusal_of([] {
               Sequencer sequencer(options_of_two());
               sequencer.on_message(Joined{0, 0, 0, 0, {}}, {});
@@ -368,7 +365,7 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
         Relay(kRecordedSize, {{0}, {1}}, kRecordedSize, 4, kRecordedCapacity).on_message(0, Joined{1, 0, 0, 0, {}});
       }),
       begin + "a rank joins for another one");
-  EXPECT_EQ(log(Query{1, 0, "x", 1, true, {}, true}), begin + "a join has a name");
+  EXPECT_EQ(log(Query{1, {0, "x", 1, {}, true}}), begin + "a join has a name");
   EXPECT_EQ(log(RankJoined{0, 2, {}}), begin + "there is no such rank");
   EXPECT_EQ(log(RankJoined{0, 0, {"x", "x"}}), begin + "names do not ascend");
   EXPECT_EQ(log(RankJoined{3, 0, {}}), begin + "there is no such process set");

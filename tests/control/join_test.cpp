@@ -93,14 +93,17 @@ TEST_F(JoinRelay, WaitsForItsCompletedBatches) {
 TEST_F(JoinRelay, HasItSubmittedWhatIsAskedAbout) {
   join(1, 1);
   take();
-  relay.on_log(Query{1, 0, "x", 1, false});
-  auto up = take();
-  ASSERT_EQ(up.size(), 1U);
-  EXPECT_EQ(std::get<Missing>(up[0]).ranks, Ranks{0});
-  relay.on_log(Query{2, 0, "pair", 1, false, {0, 1}});
-  up = take();
-  ASSERT_EQ(up.size(), 1U);
-  EXPECT_EQ(std::get<Missing>(up[0]).ranks, (Ranks{0, 1})) << "a process set it must ask for itself";
+  for (const std::int32_t rank : {0, 1}) relay.on_log(RankDeparted{rank});
+  const auto missing = [this](const Request& request) {
+    relay.on_log(Query{1, request});
+    Ranks ranks;
+    for (const UpMessage& message : take()) {
+      if (const auto& answer = std::get<Answer>(message); !answer.submitted) ranks.push_back(answer.rank);
+    }
+    return ranks;
+  };
+  EXPECT_EQ(missing({0, "x", 1}), Ranks{0});
+  EXPECT_EQ(missing({0, "pair", 1, {0, 1}}), (Ranks{0, 1})) << "a process set it must ask for itself";
 }
 
 TEST_F(JoinRelay, BeginsAnewWhenTheJoinHasEnded) {
@@ -285,13 +288,13 @@ TEST_F(JoinParticipant, SaysWhatItHasInFlight) {
   EXPECT_EQ(said.submissions[1].round, 2U);
   EXPECT_EQ(said.submissions[1].id, 3U);
   participant.overdue(join, 5, true);
-  EXPECT_TRUE(std::get<Overdue>(take().messages.at(0)).join);
+  EXPECT_TRUE(std::get<Overdue>(take().messages.at(0)).request.join);
 }
 
 TEST_F(JoinParticipant, CountsRoundsOfOthersAlong) {
   const SlotId join = participant.join(0);
   read(RankJoined{0, 1, {}});
-  read(Failed{0, "x", 1, ErrorCode::mismatch, "no"});
+  read(Failed{{0, "x", 1}, ErrorCode::mismatch, "no"});
   read(Assigned{3, 1, 0, "x", of_elements(4)});
   const auto actions = read(BatchAppended{0, {3}});
   ASSERT_EQ(actions.size(), 1U);
@@ -342,9 +345,9 @@ TEST_F(JoinParticipant, SaysNothingAgainAfterAnEviction) {
 
 TEST_F(JoinParticipant, AnswersAsOneWhoHasSubmitted) {
   participant.join(0);
-  EXPECT_TRUE(std::get<AnswerQuery>(read(Query{1, 0, "x", 1, true}).at(0)).answer.submitted);
-  EXPECT_TRUE(std::get<AnswerQuery>(read(Query{2, 0, "", 1, true, {}, true}).at(0)).answer.submitted);
-  EXPECT_FALSE(std::get<AnswerQuery>(read(Query{3, 0, "pair", 1, true, {0, 1}}).at(0)).answer.submitted);
+  EXPECT_TRUE(std::get<AnswerQuery>(read(Query{1, {0, "x", 1}}).at(0)).answer.submitted);
+  EXPECT_TRUE(std::get<AnswerQuery>(read(Query{2, {0, "", 1, {}, true}}).at(0)).answer.submitted);
+  EXPECT_FALSE(std::get<AnswerQuery>(read(Query{3, {0, "pair", 1, {0, 1}}}).at(0)).answer.submitted);
 }
 
 TEST_F(JoinParticipant, AsksAboutASetThatNamesAnAbsentRank) {
@@ -355,7 +358,7 @@ TEST_F(JoinParticipant, AsksAboutASetThatNamesAnAbsentRank) {
   read(RankJoined{0, 2, {}});
   const auto asked = take().messages;
   ASSERT_EQ(asked.size(), 1U);
-  EXPECT_EQ(std::get<Overdue>(asked[0]).members, (Ranks{1, 2}));
+  EXPECT_EQ(std::get<Overdue>(asked[0]).request.members, (Ranks{1, 2}));
 }
 
 }  // namespace

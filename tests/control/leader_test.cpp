@@ -144,7 +144,7 @@ struct ChannelUp final : ScriptedChannel {
 class LeaderBelow : public LeaderOfTwoNodes {
  protected:
   void SetUp() override {
-    const UpMessage message = Overdue{1, 0, "x", 1, 600, true, false};
+    const UpMessage message = Overdue{1, {0, "x", 1}, 600, true};
     Bytes bytes;
     encode(message, bytes);
     ASSERT_TRUE(board_below_.post(ByteView(bytes.data(), bytes.size())));
@@ -245,7 +245,7 @@ TEST_F(LeaderOfAGroup, WakesTheMembersAlone) {
 }
 
 TEST_F(LeaderOfAGroup, NamesTheLeaderAboveThatDoesNotAnswerForAGroupThatIsMade) {
-  const UpMessage question = Overdue{1, 0, "next", 1, 600, true, false, {1, 2}};
+  const UpMessage question = Overdue{1, {0, "next", 1, {1, 2}}, 600, true};
   Bytes bytes;
   encode(question, bytes);
   ASSERT_TRUE(board_.post(ByteView(bytes.data(), bytes.size())));

@@ -102,7 +102,7 @@ TEST_F(ParticipantTest, AMismatchConsumesTheRoundAndKeepsTheGeneration) {
   const SlotId slot = known("x", 3, of_length(3));
   participant.submit(slot, of_length(4));
   take();
-  const auto actions = read(Failed{0, "x", 2, ErrorCode::mismatch, "no"});
+  const auto actions = read(Failed{{0, "x", 2}, ErrorCode::mismatch, "no"});
   ASSERT_EQ(actions.size(), 1U);
   EXPECT_EQ(std::get<FailSlot>(actions[0]).slot, slot);
   EXPECT_EQ(std::get<FailSlot>(actions[0]).status.code(), ErrorCode::mismatch);
@@ -110,7 +110,7 @@ TEST_F(ParticipantTest, AMismatchConsumesTheRoundAndKeepsTheGeneration) {
   EXPECT_FALSE(participant.in_flight(slot));
   participant.submit(slot, of_length(3));
   EXPECT_EQ(take().counts[0].second, (CountWord{1, 3}));
-  EXPECT_TRUE(read(Failed{0, "x", 2, ErrorCode::mismatch, "old"}).empty());
+  EXPECT_TRUE(read(Failed{{0, "x", 2}, ErrorCode::mismatch, "old"}).empty());
   EXPECT_TRUE(participant.in_flight(slot));
 }
 
@@ -272,8 +272,8 @@ TEST_F(ParticipantTest, AsksAtOnceAboutASetOfARankThatHasLeft) {
   read(RankDeparted{2});
   const auto messages = take().messages;
   ASSERT_EQ(messages.size(), 1U);
-  EXPECT_EQ(std::get<Overdue>(messages[0]).members, (std::vector<std::int32_t>{1, 2}));
-  const auto actions = read(Failed{0, "", 1, ErrorCode::rank_lost, "gone", {1, 2}});
+  EXPECT_EQ(std::get<Overdue>(messages[0]).request.members, (std::vector<std::int32_t>{1, 2}));
+  const auto actions = read(Failed{{0, "", 1, {1, 2}}, ErrorCode::rank_lost, "gone"});
   ASSERT_EQ(actions.size(), 2U);
   EXPECT_EQ(std::get<FailSlot>(actions[0]).status.message(), "gone");
   EXPECT_TRUE(std::holds_alternative<ForgetSlot>(actions[1]));
@@ -298,18 +298,46 @@ TEST_F(ParticipantTest, AsksAtOnceWhereARankHasLeft) {
   take();
   read(RankDeparted{2});
   const auto overdue = std::get<Overdue>(take().messages.at(0));
-  EXPECT_EQ(overdue.name, "x");
-  EXPECT_EQ(overdue.round, 2U);
+  EXPECT_EQ(overdue.request.name, "x");
+  EXPECT_EQ(overdue.request.round, 2U);
   EXPECT_EQ(overdue.waited_s, 0);
   EXPECT_FALSE(overdue.deadline);
-  read(Failed{0, "x", 2, ErrorCode::rank_lost, "gone"});
+  read(Failed{{0, "x", 2}, ErrorCode::rank_lost, "gone"});
   participant.submit(slot, of_length(3));
-  EXPECT_EQ(std::get<Overdue>(take().messages.at(0)).round, 3U);
+  EXPECT_EQ(std::get<Overdue>(take().messages.at(0)).request.round, 3U);
+}
+
+/// A question can come when the wait that it is about is over, and the rank waits for the next request of that name.
+TEST_F(ParticipantTest, DoesNotAnswerForTheNextRequestOfTheSameName) {
+  const auto has_submitted = [this](const Request& request, std::int32_t asker) {
+    return std::get<AnswerQuery>(read(Query{1, request, asker}).at(0)).answer.submitted;
+  };
+  participant.overdue(participant.ask_for_set({1, 2}, "pair"), 600, true);
+  const Request first = std::get<Overdue>(take().messages.at(1)).request;
+  EXPECT_TRUE(has_submitted(first, 1));
+  read(SetAdded{1, kRow, 1, {1, 2}, "pair"});
+  EXPECT_FALSE(has_submitted(first, 1));
+  participant.overdue(participant.ask_for_set({1, 2}, "pair"), 1, false);
+  const Request second = std::get<Overdue>(take().messages.at(1)).request;
+  EXPECT_NE(first.serial, second.serial);
+  EXPECT_FALSE(has_submitted(first, 1));
+  EXPECT_TRUE(has_submitted(second, 1));
+  EXPECT_TRUE(has_submitted(second, 2)) << "the serial is the other rank's own";
+  // Rounds of a name begin anew when its id has been evicted.
+  const SlotId slot = known("x", 3, of_length(3));
+  participant.submit(slot, of_length(3));
+  participant.overdue(slot, 600, true);
+  const Request third = std::get<Overdue>(take().messages.at(0)).request;
+  EXPECT_EQ(third.round, 2U);
+  read(Evicted{3, 1});
+  EXPECT_TRUE(has_submitted(third, 1)) << "it is sent again, as round 1";
+  EXPECT_TRUE(has_submitted(third, 2)) << "what is in flight here is the same";
+  read(Failed{{0, "x", 1}, ErrorCode::mismatch, "no"});
+  EXPECT_FALSE(has_submitted(third, 1)) << "it waits no more";
 }
 
 TEST_F(ParticipantTest, HandsOnStallsFaultsAndTheEnd) {
-  EXPECT_TRUE(read(Query{1, 0, "x", 1}).empty());
-  EXPECT_EQ(std::get<ReportStall>(read(Stalled{0, "x", 60, {2}}).at(0)).stall.name, "x");
+  EXPECT_EQ(std::get<ReportStall>(read(Stalled{{0, "x", 1}, 60, {2}}).at(0)).stall.request.name, "x");
   const auto fault = std::get<WorldFault>(read(Faulted{ErrorCode::timeout, 2, "late"}).at(0));
   EXPECT_EQ(fault.status.code(), ErrorCode::timeout);
   EXPECT_EQ(fault.rank, 2);

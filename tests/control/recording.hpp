@@ -56,7 +56,6 @@ inline std::shared_ptr<const core::Signature> signature_of_length(std::int64_t e
 inline SequencerOptions options_of_two() {
   SequencerOptions options;
   options.size = kRecordedSize;
-  options.nodes = 1;
   options.capacity = kRecordedCapacity;
   options.fusion_threshold = 100;
   return options;

@@ -29,6 +29,17 @@ class RelayTest : public testing::Test {
  protected:
   RelayTest() : relay(4, {{0}, {1}, {2, 3}}, 2, 2) {}
   std::vector<UpMessage> take() { return std::exchange(relay.outbox(), {}); }
+  /// The ranks of which the relay answers that they have not submitted it.
+  Ranks missing_of(const Request& request) {
+    relay.on_log(Query{5, request});
+    Ranks ranks;
+    for (const UpMessage& message : take()) {
+      const auto& answer = std::get<Answer>(message);
+      EXPECT_EQ(answer.query, 5U);
+      if (!answer.submitted) ranks.push_back(answer.rank);
+    }
+    return ranks;
+  }
   void assign(core::TensorId id, std::uint16_t generation, const std::string& name) {
     relay.on_log(Assigned{id, generation, 0, name, of_length(1)});
   }
@@ -142,9 +153,9 @@ TEST_F(RelayTest, WaitsForTheMembersThatARequestNames) {
     return Declared{0, name, 1, kNoTensor, 0, {{signature, std::move(said_by)}}, std::move(members)};
   };
   const auto missing = [this](const std::string& name, const Ranks& members) {
-    relay.on_log(Query{5, 0, name, 1, false, members});
-    return std::get<Missing>(take().at(0)).ranks;
+    return missing_of({0, name, 1, members});
   };
+  for (const std::int32_t rank : {0, 1}) relay.on_log(RankDeparted{rank});
   EXPECT_EQ(missing("", {0, 1, 3}), (Ranks{0, 1}));
   relay.on_message(1, ask_for("", {1, 3}, {1}));
   relay.on_message(1, ask_for("", {0, 1, 3}, {1}));
@@ -162,7 +173,7 @@ TEST_F(RelayTest, WaitsForTheMembersThatARequestNames) {
   relay.on_log(SetAdded{1, core::kFirstRow, 1, {3, 1}, ""});
   relay.on_message(2, ask_for("", {1, 3}, {3}));
   EXPECT_EQ(missing("", {1, 3}), Ranks{1});
-  relay.on_log(Failed{0, "", 1, ErrorCode::rank_lost, "gone", {1, 3}});
+  relay.on_log(Failed{{0, "", 1, {1, 3}}, ErrorCode::rank_lost, "gone"});
   relay.on_message(1, ask_for("", {1, 3}, {1}));
   EXPECT_TRUE(take().empty());
   EXPECT_EQ(missing("", {0, 1, 3}), Ranks{0}) << "which has not failed";
@@ -208,14 +219,12 @@ TEST_F(RelayTest, HoldsCompletionsBackWhileAPlanRuns) {
   EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{0, 3}));
 }
 
-TEST_F(RelayTest, AnswersQueriesForItsOwnRanks) {
-  const auto missing = [this](const std::string& name, core::Round round) {
-    relay.on_log(Query{5, 0, name, round});
-    const auto up = take();
-    EXPECT_EQ(up.size(), 1U);
-    EXPECT_EQ(std::get<Missing>(up.at(0)).query, 5U);
-    return std::get<Missing>(up.at(0)).ranks;
-  };
+TEST_F(RelayTest, AnswersForItsOwnRanksThatHaveLeft) {
+  const auto missing = [this](const std::string& name, core::Round round) { return missing_of({0, name, round}); };
+  EXPECT_EQ(missing("x", 1), Ranks{}) << "they answer by themselves";
+  relay.on_log(RankDeparted{3});
+  EXPECT_EQ(missing("x", 1), Ranks{}) << "another leader answers for it";
+  for (const std::int32_t rank : {0, 1}) relay.on_log(RankDeparted{rank});
   EXPECT_EQ(missing("x", 1), (Ranks{0, 1}));
   relay.on_message(1, declare("x", 1, {1}));
   EXPECT_EQ(missing("x", 1), Ranks{0});
@@ -231,8 +240,8 @@ TEST_F(RelayTest, AnswersQueriesForItsOwnRanks) {
 
 TEST_F(RelayTest, PassesTheRestOnAtOnce) {
   relay.on_message(2, PartAwaited{2, 0, 0, {3}, 1});
-  relay.on_message(0, Overdue{0, 0, "x", 1, 1.0, false});
-  relay.on_message(2, Missing{1, {3}});
+  relay.on_message(0, Overdue{0, {0, "x", 1}, 1.0});
+  relay.on_message(2, Answer{1, 3, false, Doing::nothing, {}, std::nullopt});
   relay.on_message(1, RankLost{1, ErrorCode::rank_lost, "gone"});
   relay.on_message(2, Departed{2});
   EXPECT_EQ(take().size(), 5U);
@@ -321,10 +330,10 @@ TEST_F(RelayTest, StartsAfreshAfterAFailure) {
   relay.on_message(1, declare("x", 1, {1}, 9));
   relay.on_message(2, declare("x", 1, {2, 3}, 9));
   take();
-  relay.on_log(Failed{0, "x", 1, ErrorCode::mismatch, "no"});
+  relay.on_log(Failed{{0, "x", 1}, ErrorCode::mismatch, "no"});
   relay.on_message(0, declare("x", 2, {0}));
-  relay.on_log(Query{5, 0, "x", 2});
-  EXPECT_EQ(std::get<Missing>(take().at(0)).ranks, Ranks{1});
+  for (const std::int32_t rank : {0, 1}) relay.on_log(RankDeparted{rank});
+  EXPECT_EQ(missing_of({0, "x", 2}), Ranks{1});
 }
 
 }  // namespace

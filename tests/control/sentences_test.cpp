@@ -26,14 +26,14 @@ TEST(Sentences, AWarningNamesTheGroup) {
   const std::string rest =
       " has waited for 60 s: rank 3 has not submitted it. Either this rank is slow, or the program "
       "does not submit it there.";
-  const Stalled named{1, "x", 60.004, {3}};
+  const Stalled named{{1, "x", 1}, 60.004, {3}};
   EXPECT_EQ(stalled("", named), "tensor \"x\"" + rest);
   EXPECT_EQ(stalled(kPair, named), "tensor \"x\" of " + kPair + rest);
-  EXPECT_EQ(stalled(kPair, Stalled{1, kSequence, 60, {3}, {}, false, 17, core::CollectiveKind::barrier}),
+  EXPECT_EQ(stalled(kPair, Stalled{{1, kSequence, 17}, 60, {3}, core::CollectiveKind::barrier}),
             "unnamed call number 17 (barrier) of " + kPair + rest);
-  EXPECT_EQ(stalled("", Stalled{1, kSequence, 60, {3}, {}, false, 4, core::CollectiveKind::reduce_scatter}),
+  EXPECT_EQ(stalled("", Stalled{{1, kSequence, 4}, 60, {3}, core::CollectiveKind::reduce_scatter}),
             "unnamed call number 4 (reduce_scatter)" + rest);
-  EXPECT_EQ(stalled(kPair, Stalled{1, "x", 0.7001, {1, 3}}),
+  EXPECT_EQ(stalled(kPair, Stalled{{1, "x", 1}, 0.7001, {1, 3}}),
             "tensor \"x\" of " + kPair +
                 " has waited for 0.7 s: ranks 1 and 3 have not submitted it. Either these ranks are slow, or the "
                 "program does not submit it there.");
@@ -43,12 +43,12 @@ TEST(Sentences, AWarningOfAGroupThatIsNotMade) {
   const std::string rest =
       " has waited for 60 s: rank 1 has not called Group::of or split for it. Either this rank is slow, or the program "
       "does not ask for a group of the same ranks and name there.";
-  EXPECT_EQ(stalled("", Stalled{0, "", 60, {1}, {0, 1, 2}}), "the group of ranks 0-2" + rest);
-  EXPECT_EQ(stalled("", Stalled{0, "a", 60, {1}, {0, 1, 2}}), "group \"a\" of ranks 0-2" + rest);
+  EXPECT_EQ(stalled("", Stalled{{0, "", 1, {0, 1, 2}}, 60, {1}}), "the group of ranks 0-2" + rest);
+  EXPECT_EQ(stalled("", Stalled{{0, "a", 1, {0, 1, 2}}, 60, {1}}), "group \"a\" of ranks 0-2" + rest);
 }
 
 TEST(Sentences, AWarningOfAJoin) {
-  EXPECT_EQ(stalled(kPair, Stalled{1, "", 60, {3}, {}, true}),
+  EXPECT_EQ(stalled(kPair, Stalled{{1, "", 1, {}, true}, 60, {3}}),
             "the join of " + kPair +
                 " has waited for 60 s: rank 3 has not joined, and nothing runs. Either this rank is slow, or the "
                 "program does not join there.");
@@ -101,7 +101,7 @@ TEST(Sentences, ADeadlineSaysWhichOtherGroupARankAsksFor) {
   rank_0.submitted = true;
   Answer rank_1;
   rank_1.rank = 1;
-  rank_1.wait = Answer::Wait{0, "", 1, {0, 1}};
+  rank_1.wait = Request{0, "", 1, {0, 1}};
   wait.answers = {rank_0, rank_1};
   const auto no_group = [](core::SetId) { return std::string(); };
   const std::string undefined = " The contents of the buffers in flight are undefined.";
@@ -110,7 +110,7 @@ TEST(Sentences, ADeadlineSaysWhichOtherGroupARankAsksFor) {
             "rank 1 waits for the group of ranks 0 and 1; all ranks of a group must give the same list and the same "
             "name." +
                 undefined);
-  wait.answers[1].wait = Answer::Wait{0, "x", 1, {}};
+  wait.answers[1].wait = Request{0, "x", 1, {}};
   EXPECT_EQ(deadline_passed("the group of ranks 0-2", wait, no_group).sentence,
             "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not called Group::of or split for it; "
             "rank 1 waits for tensor \"x\"." +

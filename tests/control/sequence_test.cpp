@@ -240,14 +240,17 @@ TEST(SequenceRelay, RefusesVariantsOfOtherRanks) {
   EXPECT_THROW(node.relay().on_message(0, forged), Error);
 }
 
-TEST(SequenceRelay, AnswersWhoHasNotComeSoFar) {
+TEST(SequenceRelay, SaysOfTheRanksThatHaveLeftWhichHaveNotComeSoFar) {
   Node node;
   node.call(0, 1, 3);
   node.call(2, 1, 2);
-  node.read(Query{9, 0, kSequence, 3, false});
-  const std::vector<UpMessage> said = std::exchange(node.relay().outbox(), {});
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(std::get<Missing>(said[0]).ranks, (std::vector<std::int32_t>{1, 2}));
+  for (const std::int32_t rank : {0, 1, 2}) node.read(RankDeparted{rank});
+  node.read(Query{9, {0, kSequence, 3}});
+  std::vector<std::int32_t> missing;
+  for (const UpMessage& message : std::exchange(node.relay().outbox(), {})) {
+    if (const auto& answer = std::get<Answer>(message); !answer.submitted) missing.push_back(answer.rank);
+  }
+  EXPECT_EQ(missing, (std::vector<std::int32_t>{1, 2}));
 }
 
 /// A joined rank is waited for as far as it had come, and all go on from the log's number when the join ends.
@@ -369,9 +372,9 @@ TEST(SequenceSequencer, EndsASequenceWhereARankHasLeft) {
   EXPECT_EQ(root.decided<SequenceAppended>().size(), 1U);
   root.hear(Departed{1, {{0, 5}}});
   EXPECT_TRUE(root.decided<SequenceEnded>().empty());
-  root.hear(Overdue{0, 0, kSequence, 5, 0, false});
+  root.hear(Overdue{0, {0, kSequence, 5}, 0});
   EXPECT_TRUE(root.decided<SequenceEnded>().empty());  // the rank that left has made it
-  root.hear(Overdue{2, 0, kSequence, 6, 0, false});
+  root.hear(Overdue{2, {0, kSequence, 6}, 0});
   const auto ended = root.decided<SequenceEnded>();
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].last, 5U);
@@ -434,7 +437,7 @@ TEST(SequenceParticipant, FailsWhatComesBehindTheEnd) {
   participant.outbox() = {};
   EXPECT_TRUE(read(participant, RankDeparted{1}).empty());
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
-  EXPECT_EQ(std::get<Overdue>(participant.outbox().messages[0]).round, 6U);
+  EXPECT_EQ(std::get<Overdue>(participant.outbox().messages[0]).request.round, 6U);
   participant.outbox() = {};
   const std::vector<Action> actions = read(participant, SequenceEnded{0, 4, ErrorCode::rank_lost, "it left"});
   ASSERT_EQ(actions.size(), 1U);

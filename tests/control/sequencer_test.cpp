@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/sequencer.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -34,7 +35,6 @@ class SequencerTest : public testing::Test {
   static SequencerOptions defaults() {
     SequencerOptions options;
     options.size = 4;
-    options.nodes = 2;
     options.fusion_threshold = 400;
     return options;
   }
@@ -55,6 +55,11 @@ class SequencerTest : public testing::Test {
     answer.rank = rank;
     answer.submitted = submitted;
     sequencer.on_message(answer, now);
+  }
+  void all_answer(std::uint64_t query, const Ranks& missing) {
+    for (std::int32_t rank = 0; rank < options.size; ++rank) {
+      answer(query, rank, std::find(missing.begin(), missing.end(), rank) == missing.end());
+    }
   }
   std::vector<LogEntry> decide() {
     sequencer.decide(now);
@@ -121,8 +126,8 @@ TEST_F(SequencerTest, FailsARoundOnWhichRanksDisagree) {
   decide();
   sequencer.on_message(Declared{0, "x", 2, 3, 1, {{of_length(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
   const auto failed = only<Failed>(decide());
-  EXPECT_EQ(failed.name, "x");
-  EXPECT_EQ(failed.round, 2U);
+  EXPECT_EQ(failed.request.name, "x");
+  EXPECT_EQ(failed.request.round, 2U);
   EXPECT_EQ(failed.code, ErrorCode::mismatch);
   EXPECT_EQ(failed.message, "tensor \"x\" of allreduce: ranks disagree about shape: [10] on ranks 0, 1 and 3; [11] on "
                             "rank 2. The operation did not run; submit the same on every rank.");
@@ -338,7 +343,7 @@ TEST_F(PlanTest, AFailedMemberVoidsIt) {
 
 TEST_F(PlanTest, AWarningFreesWhatOnlyWaitsForItsBatch) {
   count(3, {1, 3});
-  sequencer.on_message(Overdue{0, 0, "t0", 3, 60, false}, now);
+  sequencer.on_message(Overdue{0, {0, "t0", 3}, 60}, now);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, Ids{3});
@@ -582,21 +587,23 @@ TEST_F(CrowdedTest, LetsANewNameWaitUntilAnIdIsNotReady) {
 }
 
 TEST_F(SequencerTest, ReportsAStallOnceAndFailsAtTheDeadline) {
-  const Overdue warning{0, 0, "x", 1, 60, false, false, {}, false, core::CollectiveKind::broadcast};
+  const Overdue warning{0, {0, "x", 1}, 60, false, false, core::CollectiveKind::broadcast};
   sequencer.on_message(warning, now);
   sequencer.on_message(warning, now);
   EXPECT_EQ(only<Query>(decide()).query, 1U);
-  sequencer.on_message(Missing{1, {3}}, now);
+  answer(1, 0, true);
+  answer(1, 3, false);
+  answer(1, 1, false);
   EXPECT_TRUE(decide().empty());
-  sequencer.on_message(Missing{1, {1}}, now);
+  answer(1, 2, true);
   const auto stalled = only<Stalled>(decide());
   EXPECT_EQ(stalled.missing, (Ranks{1, 3}));
   EXPECT_EQ(stalled.waited_s, 60);
-  EXPECT_EQ(stalled.round, 1U);
+  EXPECT_EQ(stalled.request.round, 1U);
   EXPECT_EQ(stalled.kind, core::CollectiveKind::broadcast);
   sequencer.on_message(warning, now);
   EXPECT_TRUE(decide().empty());
-  sequencer.on_message(Overdue{0, 0, "x", 1, 600, true}, now);
+  sequencer.on_message(Overdue{0, {0, "x", 1}, 600, true}, now);
   EXPECT_EQ(only<Query>(decide()).query, 2U);
   EXPECT_EQ(sequencer.next_deadline(), now + std::chrono::seconds(5));
   for (std::int32_t rank = 0; rank < 4; ++rank) answer(2, rank, rank != 3);
@@ -612,13 +619,12 @@ TEST_F(SequencerTest, ReportsAStallOnceAndFailsAtTheDeadline) {
 }
 
 TEST_F(SequencerTest, AnswersAProgramEachTimeAndWarnsNobody) {
-  Overdue question{0, 0, "x", 1, 0.5};
+  Overdue question{0, {0, "x", 1}, 0.5};
   question.asked = true;
   for (std::uint64_t query = 1; query <= 2; ++query) {
     sequencer.on_message(question, now);
     EXPECT_EQ(only<Query>(decide()).query, query);
-    sequencer.on_message(Missing{query, {3}}, now);
-    sequencer.on_message(Missing{query, {}}, now);
+    all_answer(query, {3});
     const auto answer = only<Stalled>(decide());
     EXPECT_TRUE(answer.asked);
     EXPECT_EQ(answer.missing, Ranks{3});
@@ -626,20 +632,18 @@ TEST_F(SequencerTest, AnswersAProgramEachTimeAndWarnsNobody) {
   EXPECT_EQ(sequencer.counters().stalls, 0U);
   // A warning that comes while a program's question is open is a warning.
   sequencer.on_message(question, now);
-  sequencer.on_message(Overdue{1, 0, "x", 1, 60}, now);
+  sequencer.on_message(Overdue{1, {0, "x", 1}, 60}, now);
   EXPECT_EQ(only<Query>(decide()).query, 3U);
-  sequencer.on_message(Missing{3, {3}}, now);
-  sequencer.on_message(Missing{3, {}}, now);
+  all_answer(3, {3});
   EXPECT_FALSE(only<Stalled>(decide()).asked);
   EXPECT_EQ(sequencer.counters().stalls, 1U);
   // A question because a rank has left makes none of it.
-  sequencer.on_message(Overdue{1, 0, "y", 1, 0}, now);
+  sequencer.on_message(Overdue{1, {0, "y", 1}, 0}, now);
   Overdue of_y = question;
-  of_y.name = "y";
+  of_y.request.name = "y";
   sequencer.on_message(of_y, now);
   EXPECT_EQ(only<Query>(decide()).query, 4U);
-  sequencer.on_message(Missing{4, {3}}, now);
-  sequencer.on_message(Missing{4, {}}, now);
+  all_answer(4, {3});
   EXPECT_TRUE(only<Stalled>(decide()).asked);
   // After a warning, too, programs are answered.
   sequencer.on_message(question, now);
@@ -657,12 +661,12 @@ TEST_F(SequencerTest, LatchesTheFirstLoss) {
 TEST_F(SequencerTest, TakesTheEndOfARankThatHasLeftForNoLoss) {
   sequencer.on_message(Departed{2}, now);
   decide();
-  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
-  EXPECT_EQ(only<Query>(decide()).name, "x");
+  sequencer.on_message(Overdue{0, {0, "x", 1}, 0}, now);
+  EXPECT_EQ(only<Query>(decide()).request.name, "x");
   sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "its process has ended"}, now);
   const std::string sentence = "rank 2 has shut down and will not submit tensor ";
-  EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"x\".") << "though not all nodes have answered";
-  sequencer.on_message(Overdue{0, 0, "y", 1, 0, false}, now);
+  EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"x\".") << "though not all have answered";
+  sequencer.on_message(Overdue{0, {0, "y", 1}, 0}, now);
   EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"y\".");
   sequencer.on_message(RankLost{1, ErrorCode::rank_lost, "its process has ended"}, now);
   EXPECT_EQ(only<Faulted>(decide()).rank, 1);
@@ -727,12 +731,8 @@ TEST_F(SequencerTest, SaysOfACallWhoMadeARankLeaveThatItNeeds) {
   sequencer.on_message(Deserted{2, 1}, now);
   sequencer.on_message(Departed{2}, now);
   decide();
-  Overdue question{3, 0, "pair", 1, 0, false};
-  question.members = {2, 3};
-  sequencer.on_message(question, now);
-  const auto query = only<Query>(decide());
-  for (const int rank : {0, 3})
-    sequencer.on_message(Missing{query.query, rank == 0 ? std::vector<int>{2} : std::vector<int>{}}, now);
+  sequencer.on_message(Overdue{3, {0, "pair", 1, {2, 3}}}, now);
+  all_answer(only<Query>(decide()).query, {2});
   EXPECT_EQ(
       only<Failed>(decide()).message,
       "rank 1 has shut down, and rank 2 because of that; rank 2 will not ask for group \"pair\" of ranks 2 and 3.");
@@ -761,7 +761,6 @@ class AloneTest : public SequencerTest {
   static SequencerOptions of_one_rank() {
     SequencerOptions options = defaults();
     options.size = 1;
-    options.nodes = 1;
     return options;
   }
 };
@@ -787,10 +786,9 @@ TEST_F(AloneTest, RunsBeforeTheEndWhatWasSubmitted) {
 TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
   sequencer.on_message(Departed{2}, now);
   decide();
-  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
-  EXPECT_EQ(only<Query>(decide()).name, "x");
-  sequencer.on_message(Missing{1, {}}, now);
-  sequencer.on_message(Missing{1, {2}}, now);
+  sequencer.on_message(Overdue{0, {0, "x", 1}, 0}, now);
+  EXPECT_EQ(only<Query>(decide()).request.name, "x");
+  all_answer(1, {2});
   const auto failed = only<Failed>(decide());
   EXPECT_EQ(failed.code, ErrorCode::rank_lost);
   EXPECT_EQ(failed.message, "rank 2 has shut down "
@@ -800,11 +798,9 @@ TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
 
 /// Whoever leaves when others have failed because of the first to leave has been told of it.
 TEST_F(SequencerTest, NamesTheFirstToLeave) {
-  const auto reason_of = [this](const char* name, std::vector<std::int32_t> missing) {
-    sequencer.on_message(Overdue{0, 0, name, 1, 0, false}, now);
-    const std::uint64_t query = only<Query>(decide()).query;
-    sequencer.on_message(Missing{query, {}}, now);
-    sequencer.on_message(Missing{query, std::move(missing)}, now);
+  const auto reason_of = [this](const char* name, const Ranks& missing) {
+    sequencer.on_message(Overdue{0, {0, name, 1}}, now);
+    all_answer(only<Query>(decide()).query, missing);
     return only<Failed>(decide()).message;
   };
   sequencer.on_message(Departed{2}, now);
@@ -820,31 +816,76 @@ TEST_F(SequencerTest, NamesTheFirstToLeave) {
 TEST_F(SequencerTest, ALateQuestionHasTheAnswerOfTheFirst) {
   sequencer.on_message(Departed{2}, now);
   decide();
-  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
-  EXPECT_EQ(only<Query>(decide()).name, "x");
-  sequencer.on_message(Missing{1, {}}, now);
-  sequencer.on_message(Missing{1, {2}}, now);
+  sequencer.on_message(Overdue{0, {0, "x", 1}, 0}, now);
+  EXPECT_EQ(only<Query>(decide()).request.name, "x");
+  all_answer(1, {2});
   const std::string first = only<Failed>(decide()).message;
   sequencer.on_message(Departed{3}, now);
   EXPECT_EQ(only<RankDeparted>(decide()).rank, 3);
-  sequencer.on_message(Overdue{1, 0, "x", 1, 0, false}, now);
+  sequencer.on_message(Overdue{1, {0, "x", 1}, 0}, now);
   EXPECT_EQ(only<Failed>(decide()).message, first);
 }
 
 /// Its node had answered before it submitted and left.
 TEST_F(SequencerTest, RunsWhatARankSubmittedBeforeItLeft) {
-  sequencer.on_message(Overdue{0, 0, "x", 1, 60, false}, now);
+  sequencer.on_message(Overdue{0, {0, "x", 1}, 60}, now);
   EXPECT_EQ(only<Query>(decide()).query, 1U);
-  sequencer.on_message(Missing{1, {2}}, now);
+  answer(1, 2, false);
   sequencer.on_message(Departed{2}, now);
   EXPECT_EQ(only<RankDeparted>(decide()).rank, 2);
-  sequencer.on_message(Missing{1, {1}}, now);
+  for (const std::int32_t rank : {0, 1, 3}) answer(1, rank, rank != 1);
   EXPECT_EQ(only<Query>(decide()).query, 2U) << "asked again";
   declare("x", 1);
   EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).members, Ids{3});
-  sequencer.on_message(Missing{2, {}}, now);
-  sequencer.on_message(Missing{2, {}}, now);
+  all_answer(2, {});
   EXPECT_TRUE(decide().empty());
+}
+
+TEST_F(SequencerTest, AsksForTheNextWhoAsksIfTheFirstWaitsNoMore) {
+  Overdue first{0, {0, "x", 1}, 600, true};
+  first.request.serial = 17;
+  Overdue second{1, {0, "x", 1}, 60, true};
+  second.request.serial = 3;
+  sequencer.on_message(first, now);
+  sequencer.on_message(second, now);
+  const auto query = only<Query>(decide());
+  EXPECT_EQ(query.asker, 0);
+  EXPECT_EQ(query.request.serial, 17U);
+  all_answer(query.query, {0, 2});
+  const auto next = only<Query>(decide());
+  EXPECT_EQ(next.asker, 1);
+  EXPECT_EQ(next.request.serial, 3U);
+  all_answer(next.query, {2});
+  EXPECT_EQ(only<Faulted>(decide()).message,
+            "tensor \"x\" has not completed within 60 s: rank 2 has not submitted it. The contents of the buffers in "
+            "flight are undefined.");
+}
+
+TEST_F(SequencerTest, WarnsOfRanksThatDoNotAnswer) {
+  sequencer.on_message(Overdue{0, {0, "x", 1}, 60}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 1U);
+  answer(1, 0, true);
+  answer(1, 2, false);
+  now = sequencer.next_deadline();
+  const auto stalled = only<Stalled>(decide());
+  EXPECT_EQ(stalled.missing, Ranks{2});
+  EXPECT_EQ(stalled.silent, (Ranks{1, 3}));
+}
+
+/// Both have left; only one of them had not submitted it.
+TEST_F(SequencerTest, NamesNoRankThatHadSubmittedBeforeItLeft) {
+  for (const std::int32_t rank : {1, 2}) sequencer.on_message(Departed{rank, {{0, rank == 1 ? 5U : 4U}}}, now);
+  decide();
+  sequencer.on_message(Overdue{0, {0, "x", 1}}, now);
+  all_answer(only<Query>(decide()).query, {2});
+  EXPECT_EQ(only<Failed>(decide()).message, "rank 2 has shut down and will not submit tensor \"x\".");
+  sequencer.on_message(Overdue{0, {0, kSequence, 5}}, now);
+  EXPECT_EQ(only<SequenceEnded>(decide()).message, "rank 2 has shut down and will not submit unnamed call number 5.");
+  // One that is gone is needed, whether it had submitted or not.
+  sequencer.on_message(RankLost{1, ErrorCode::rank_lost, "its process has ended"}, now);
+  decide();
+  sequencer.on_message(Overdue{0, {0, "y", 1}}, now);
+  EXPECT_EQ(only<Failed>(decide()).message, "rank 1 has shut down and will not submit tensor \"y\".");
 }
 
 class SetTest : public SequencerTest {
@@ -893,7 +934,7 @@ TEST_F(SetTest, OfWhichAnOrderIsNotAgreedOnAreNotMade) {
   other.ranks = {3, 1};
   sequencer.on_message(Declared{0, "", 1, kNoTensor, 0, {{one, {1}}, {other, {3}}}, {1, 3}}, now);
   const auto failed = only<Failed>(decide());
-  EXPECT_EQ(failed.members, (Ranks{1, 3}));
+  EXPECT_EQ(failed.request.members, (Ranks{1, 3}));
   EXPECT_EQ(failed.message, "the group of ranks 1 and 3: ranks disagree about the order of its ranks: [1, 3] on "
                             "rank 1; [3, 1] on rank 3. The group was not made; give the same order on every rank.");
 }
@@ -922,50 +963,46 @@ TEST_F(SetTest, LeaveNoPlanBehind) {
 TEST_F(SetTest, TakeTheirQuestionsWithThem) {
   ask_for({1, 3});
   const auto added = only<SetAdded>(decide());
-  sequencer.on_message(Overdue{1, 1, "x", 1, 60, false}, now);
+  sequencer.on_message(Overdue{1, {1, "x", 1}, 60}, now);
   decide();
   drop(added);
   sequencer.on_message(Departed{3}, now);
   EXPECT_EQ(decide().size(), 2U);
-  sequencer.on_message(Missing{1, {}}, now);
-  sequencer.on_message(Missing{1, {3}}, now);
+  all_answer(1, {3});
   EXPECT_TRUE(decide().empty());
 }
 
 TEST_F(SetTest, AreNotMadeWithARankThatHasLeft) {
   sequencer.on_message(Departed{3}, now);
   decide();
-  sequencer.on_message(Overdue{1, 0, "", 1, 0, false, false, {1, 3}}, now);
-  EXPECT_EQ(only<Query>(decide()).members, (Ranks{1, 3}));
-  sequencer.on_message(Missing{1, {}}, now);
-  sequencer.on_message(Missing{1, {3}}, now);
+  sequencer.on_message(Overdue{1, {0, "", 1, {1, 3}}, 0}, now);
+  EXPECT_EQ(only<Query>(decide()).request.members, (Ranks{1, 3}));
+  all_answer(1, {3});
   const auto failed = only<Failed>(decide());
-  EXPECT_EQ(failed.members, (Ranks{1, 3}));
+  EXPECT_EQ(failed.request.members, (Ranks{1, 3}));
   EXPECT_EQ(failed.message, "rank 3 has shut down and will not ask for the group of ranks 1 and 3.");
   // Others need not have heard of that.
-  sequencer.on_message(Overdue{1, 0, "", 1, 0, false, false, {1, 2}}, now);
+  sequencer.on_message(Overdue{1, {0, "", 1, {1, 2}}, 0}, now);
   EXPECT_EQ(only<Query>(decide()).query, 2U);
 }
 
 /// All rounds of such a request are the first: a question may come late, and then be about one that is over.
-TEST_F(SetTest, ALateQuestionAboutARequestThatIsOverHasNoAnswer) {
-  sequencer.on_message(Overdue{1, 0, "", 1, 60, false, false, {1, 3}}, now);
+TEST_F(SetTest, ALateQuestionAboutARequestThatIsOverHasNoOutcome) {
+  sequencer.on_message(Overdue{1, {0, "", 1, {1, 3}}, 60}, now);
   EXPECT_EQ(only<Query>(decide()).query, 1U);
-  sequencer.on_message(Missing{1, {1, 3}}, now);
-  sequencer.on_message(Missing{1, {}}, now);
+  all_answer(1, {1, 3});
   EXPECT_TRUE(decide().empty()) << "who asked waits no more";
-  sequencer.on_message(Overdue{1, 0, "", 1, 600, true, false, {1, 3}}, now);
+  sequencer.on_message(Overdue{1, {0, "", 1, {1, 3}}, 600, true}, now);
   EXPECT_EQ(only<Query>(decide()).query, 2U);
   answer(2, 1, false);
   answer(2, 3, false);
   EXPECT_TRUE(decide().empty());
   // And the answers to one that is asked in time may come late.
-  sequencer.on_message(Overdue{1, 0, "", 1, 60, false, false, {1, 3}}, now);
+  sequencer.on_message(Overdue{1, {0, "", 1, {1, 3}}, 60}, now);
   EXPECT_EQ(only<Query>(decide()).query, 3U);
   ask_for({1, 3});
   EXPECT_EQ(only<SetAdded>(decide()).set, 1U);
-  sequencer.on_message(Missing{3, {3}}, now);
-  sequencer.on_message(Missing{3, {}}, now);
+  all_answer(3, {3});
   EXPECT_TRUE(decide().empty());
 }
 

@@ -329,7 +329,7 @@ TEST(Join, ThatAMemberNeverMakesEndsAtTheDeadline) {
                                              "contents of the buffers in flight are undefined.");
     }
     ASSERT_EQ(world.stalls(3).size(), 1U);
-    EXPECT_TRUE(world.stalls(3)[0].join);
+    EXPECT_TRUE(world.stalls(3)[0].request.join);
     EXPECT_EQ(world.stalls(3)[0].missing.back(), 3);
   }
 }
@@ -380,7 +380,7 @@ TEST(Join, LeavesTheBlameToThePresent) {
     EXPECT_EQ(world.fault(1).message(), "tensor \"x\" has not completed within 4 s: rank 3 has not submitted it. The "
                                         "contents of the buffers in flight are undefined.");
     for (const control::Stalled& stall : world.stalls(1)) {
-      EXPECT_TRUE(stall.join || stall.missing == Ranks{3});
+      EXPECT_TRUE(stall.request.join || stall.missing == Ranks{3});
     }
   }
 }

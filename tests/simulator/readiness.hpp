@@ -72,10 +72,11 @@ class Readiness {
     return {};
   }
   std::string on(const control::Failed& entry) {
-    declared_.erase({entry.set, entry.name});
+    const control::Request& request = entry.request;
+    declared_.erase({request.set, request.name});
     for (auto& [id, known] : known_) {
-      if (!entry.members.empty() || known.set != entry.set || known.name != entry.name) continue;
-      known.round = std::max(known.round, entry.round);
+      if (!request.members.empty() || known.set != request.set || known.name != request.name) continue;
+      known.round = std::max(known.round, request.round);
       known.ready = false;
     }
     return {};

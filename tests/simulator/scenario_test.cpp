@@ -184,7 +184,7 @@ TEST(Plans, AreBrokenByAnOverdueWait) {
   EXPECT_EQ(world.sequencer_counters().plans_broken, 1U);
   // b is missing from rank 1 and was reported; a was not: it only stood in b's batch.
   ASSERT_EQ(world.stalls(0).size(), 1U);
-  EXPECT_EQ(world.stalls(0)[0].name, "b");
+  EXPECT_EQ(world.stalls(0)[0].request.name, "b");
   EXPECT_EQ(world.stalls(0)[0].missing, std::vector<std::int32_t>{1});
 }
 
@@ -344,7 +344,7 @@ TEST(Sets, ThatAMemberNeverMakesEndAtTheDeadline) {
               "rank 1 waits for the group of ranks 0 and 1; all ranks of a group must give the same list and the same "
               "name. The contents of the buffers in flight are undefined.");
     ASSERT_GE(world.stalls(0).size(), 1U);
-    EXPECT_EQ(world.stalls(0)[0].members, (std::vector<std::int32_t>{0, 1, 2}));
+    EXPECT_EQ(world.stalls(0)[0].request.members, (std::vector<std::int32_t>{0, 1, 2}));
     EXPECT_EQ(world.stalls(0)[0].missing, std::vector<std::int32_t>{1});
   }
 }
@@ -453,7 +453,7 @@ TEST(Faults, AStallIsReportedOnceAndFailsAtTheDeadline) {
   ASSERT_EQ(world.run(), "");
   for (int rank = 0; rank < 4; ++rank) {
     ASSERT_EQ(world.stalls(rank).size(), 1U);
-    EXPECT_EQ(world.stalls(rank)[0].name, "b");
+    EXPECT_EQ(world.stalls(rank)[0].request.name, "b");
     EXPECT_EQ(world.stalls(rank)[0].missing, (std::vector<std::int32_t>{1, 3}));
     EXPECT_EQ(world.fault(rank).code(), ErrorCode::timeout);
     EXPECT_EQ(world.fault(rank).message(), "tensor \"b\" has not completed within 4 s: ranks 1 and 3 have not "
@@ -494,6 +494,51 @@ TEST(Faults, ARankThatIsStoppedAmidABatchIsNamed) {
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     EXPECT_EQ(world.fault(2).message(), kRankOneIsStopped);
+  }
+}
+
+/// Rank 2 asks for a pair, which is made just before its deadline; it learns of that just behind it. By then it waits
+/// for the next pair of the same name, for which rank 0 comes later: nobody has waited too long for that.
+TEST(Questions, AreNotAnsweredForTheNextRequestOfTheSameName) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Options options;
+    options.seed = seed;
+    options.link_delay = 400;
+    options.deadline = 1000;
+    World world(options, allreduces(1));
+    world.set_program(0, {pause(800), make_set(1, {0, 2}), drop_set(1), pause(200), make_set(1, {0, 2}), leave()});
+    world.set_program(1, {leave()});
+    world.set_program(2, {make_set(1, {0, 2}), drop_set(1), make_set(1, {0, 2}), leave()});
+    world.set_program(3, {leave()});
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    ASSERT_TRUE(world.fault(0).ok()) << "seed " << seed << ": " << world.fault(0).message();
+  }
+}
+
+/// Rank 1 leaves. Rank 2, whose operation fails because of that, ends; rank 3, whose operation with rank 2 fails because
+/// of that, does, too. Whatever fails of it, and the end of the job, is because of rank 1.
+TEST(FirstCauses, AreNamedByEverySurvivor) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Options options;
+    options.seed = seed;
+    options.ranks = 6;
+    World world(options, allreduces(2));
+    const Program waits{submit("late"), wait_all()};
+    for (const int rank : {0, 4, 5}) world.set_program(rank, waits);
+    world.set_program(1, {leave()});
+    world.set_program(2, {make_set(1, {2, 3}), submit("x"), wait("x"), leave()});
+    world.set_program(3, {make_set(1, {2, 3}), submit("pair", 1, 1), wait_all(), die()});
+    // Nobody else has submitted "x", nor needs rank 3 but by what never comes.
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    ASSERT_EQ(world.failures(3).size(), 1U) << "seed " << seed;
+    EXPECT_EQ(world.failures(3)[0].message(), "rank 1 has shut down; no later operation can complete.");
+    for (const int rank : {0, 4, 5}) {
+      EXPECT_EQ(world.fault(rank).message(),
+                "rank 1 has left the job, and because of that rank 3 was lost: its process "
+                "ended. The contents of the buffers in flight are undefined.")
+          << "seed " << seed;
+    }
+    EXPECT_EQ(std::get<control::Faulted>(world.log().back()).rank, 1);
   }
 }
 

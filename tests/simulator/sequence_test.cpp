@@ -122,7 +122,7 @@ TEST(Sequences, NameWhoHasNotMadeTheCall) {
   }
   ASSERT_EQ(world.run(), "");
   ASSERT_FALSE(world.stalls(0).empty());
-  EXPECT_EQ(world.stalls(0)[0].name, control::kSequence);
+  EXPECT_EQ(world.stalls(0)[0].request.name, control::kSequence);
   EXPECT_EQ(world.stalls(0)[0].missing, (std::vector<std::int32_t>{3}));
   const std::string sentence = world.fault(0).message();
   EXPECT_EQ(sentence.rfind("unnamed call number 2 has not completed within ", 0), 0U) << sentence;

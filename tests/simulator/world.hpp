@@ -17,7 +17,8 @@
 //             passes.
 //   batches   complete on a rank some time after all members of the set have executed them.
 //   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader
-//             itself. Or nobody notices: its process was stopped.
+//             itself. Or nobody notices: its process was stopped. A rank whose operation fails because another one has
+//             left says so.
 //
 // The checker looks at every event, the first violation stops the world:
 //   - what a rank or relay reads is the sequencer's log, entry by entry;
@@ -187,7 +188,6 @@ class World {
     make_tree();
     control::SequencerOptions chosen;
     chosen.size = options.ranks;
-    chosen.nodes = topology_.node_count();
     chosen.fusion_threshold = options.fusion_threshold;
     chosen.open_batches = options.open_batches;
     chosen.capacity = options.capacity;
@@ -320,6 +320,8 @@ class World {
     std::map<TensorId, control::CountWord> column;  ///< what the leader has not looked at
     std::size_t cursor = 0;                         ///< into the node's log
     std::vector<Status> failures;
+    std::int32_t deserted_by =
+        -1;  ///< an operation has failed because this rank has left, and none has succeeded since
     std::vector<control::Stalled> stalls;
     std::vector<std::int32_t> joins;
     bool is_joined = false;  ///< its program waits for a join, which is this:
@@ -899,6 +901,24 @@ class World {
     --ranks_[index(rank)].unfinished;
   }
 
+  /// An operation of these ranks has failed: if because one of them has left, the rank says so at once, before its
+  /// program learns of it (messages.hpp, "First causes").
+  void note_failure(int rank, const Status& status, const std::vector<std::int32_t>& members) {
+    Rank& r = ranks_[index(rank)];
+    r.failures.push_back(status);
+    const std::int32_t by = r.participant->earliest_to_leave(members);
+    if (status.code() != ErrorCode::rank_lost || by < 0 || by == std::exchange(r.deserted_by, by)) return;
+    r.ring.emplace_back(control::Deserted{rank, by});
+    schedule_visit(topology_.node_of[index(rank)]);
+  }
+  /// An operation has succeeded.
+  void note_success(int rank) {
+    Rank& r = ranks_[index(rank)];
+    if (std::exchange(r.deserted_by, -1) < 0) return;
+    r.ring.emplace_back(control::Deserted{rank, -1});
+    schedule_visit(topology_.node_of[index(rank)]);
+  }
+
   Handle* handle_of(int rank, SlotId slot) {
     const auto found = ranks_[index(rank)].by_slot.find(slot);
     if (found == ranks_[index(rank)].by_slot.end() || !found->second->pending || found->second->running) {
@@ -1004,7 +1024,7 @@ class World {
       if (calls.back().running) return violate("rank " + std::to_string(rank) + " fails a call that runs");
       calls.pop_back();
       --r.unfinished;
-      r.failures.push_back(fail.status);
+      note_failure(rank, fail.status, members_[fail.set]);
     }
   }
 
@@ -1033,6 +1053,7 @@ class World {
     for (std::size_t i = 0; contributes && i < found->second.size(); ++i) {
       // By name: the slot may have been given away meanwhile.
       finish(rank, r.handles.at(Key(set, records_[entry].items[i].first)));
+      note_success(rank);
     }
     running_.erase(found);
     r.participant->completed(set);
@@ -1049,7 +1070,7 @@ class World {
       r.joins.push_back(done.last);
       r.sequences[done.set].is_closed = false;
     } else {
-      r.failures.push_back(done.status);
+      note_failure(rank, done.status, members_[done.set]);
     }
     end_join(rank, entry);
   }
@@ -1063,9 +1084,8 @@ class World {
                     (record.items.front().second != 0 && record.items.front().second != handle->ordinal))) {
       return violate("rank " + std::to_string(rank) + " fails another submission than the log");
     }
-    Rank& r = ranks_[index(rank)];
-    r.failures.push_back(fail.status);
-    if (!handle->key.members.empty()) r.request_done = true;
+    note_failure(rank, fail.status, members_of(handle->key));
+    if (!handle->key.members.empty()) ranks_[index(rank)].request_done = true;
     finish(rank, *handle);
   }
   void act(int rank, std::size_t, control::ForgetSlot& forget) { ranks_[index(rank)].by_slot.erase(forget.slot); }
@@ -1098,7 +1118,7 @@ class World {
     query.answer.doing = waits ? control::Doing::waiting : control::Doing::nothing;
     for (const auto& [key, handle] : r.handles) {
       if (query.answer.submitted || !r.blocked || !handle.pending || handle.running) continue;
-      query.answer.wait = control::Answer::Wait{key.set, key.name, handle.ordinal, key.members};
+      query.answer.wait = control::Request{key.set, key.name, handle.ordinal, key.members};
     }
     r.participant->answer(std::move(query.answer));
   }
@@ -1171,6 +1191,15 @@ class World {
     pass_on(parent);
   }
 
+  /// The leader reads what a rank has published before it looks at its end.
+  void hear_last_words(int node, int rank) {
+    const std::vector<int>& local = topology_.nodes[index(node)];
+    const auto child = static_cast<std::size_t>(std::find(local.begin(), local.end(), rank) - local.begin());
+    Rank& r = ranks_[index(rank)];
+    hear_counts(*nodes_[index(node)].relay, child, r);
+    for (; !r.ring.empty(); r.ring.pop_front()) nodes_[index(node)].relay->on_message(child, std::move(r.ring.front()));
+  }
+
   void notice(int rank) {
     int node = topology_.node_of[index(rank)];
     if (leader_dead(node)) {
@@ -1178,6 +1207,7 @@ class World {
       node = core::Topology::tree_parent(node, options_.fanout);
     }
     if (leader_dead(node)) return;
+    if (node == topology_.node_of[index(rank)]) hear_last_words(node, rank);
     nodes_[index(node)].relay->on_message(0, control::RankLost{rank, ErrorCode::rank_lost, "its process ended"});
     pass_on(node);
   }
@@ -1363,15 +1393,15 @@ class World {
     check_last(n, plan->second.set, e.last);
   }
   void check(std::size_t n, const control::Failed& e) {
-    const Key key(e.set, e.name, e.members);
-    records_[n].set = e.set;
-    records_[n].members = e.members;
+    const Key key(e.request.set, e.request.name, e.request.members);
+    records_[n].set = key.set;
+    records_[n].members = key.members;
     if (e.code == ErrorCode::mismatch) {
       consume(n, key, false);
     } else if (e.code == ErrorCode::rank_lost) {
       ledgers_[key].hopeless = true;
-      records_[n].items.emplace_back(e.name, 0);
-    } else if (!e.members.empty()) {
+      records_[n].items.emplace_back(key.name, 0);
+    } else if (!key.members.empty()) {
       refuse(n, key);
     } else {
       consume(n, key, true);
@@ -1402,7 +1432,7 @@ class World {
     if (e.asked ? options_.asks == 0 : options_.stall_warning == 0) {
       violate("entry " + std::to_string(n) + " tells of a wait that nobody asked about");
     }
-    if (e.missing.empty()) violate("entry " + std::to_string(n) + " tells of a wait for nobody");
+    if (e.missing.empty() && e.silent.empty()) violate("entry " + std::to_string(n) + " tells of a wait for nobody");
   }
   void check(std::size_t n, const control::SetAdded& e) {
     std::vector<std::int32_t> members = e.members;

@@ -57,6 +57,10 @@ inline constexpr auto
                                       &core::Signature::wire, &core::Signature::tensors, &core::Signature::members,
                                       &core::Signature::names, &core::Signature::ranks, &core::Signature::priority);
 
+template <>
+inline constexpr auto kFields<Request> = fields(&Request::set, &Request::name, &Request::round, &Request::members,
+                                                &Request::join, &Request::serial);
+
 // ---------------------------------------------------------------- up
 
 template <>
@@ -71,11 +75,8 @@ template <>
 inline constexpr auto kFields<PartAwaited> = fields(&PartAwaited::rank, &PartAwaited::plan, &PartAwaited::batch,
                                                     &PartAwaited::lacking, &PartAwaited::round);
 template <>
-inline constexpr auto kFields<Overdue> = fields(&Overdue::rank, &Overdue::set, &Overdue::name, &Overdue::round,
-                                                &Overdue::waited_s, &Overdue::deadline, &Overdue::running,
-                                                &Overdue::members, &Overdue::join, &Overdue::kind, &Overdue::asked);
-template <>
-inline constexpr auto kFields<Missing> = fields(&Missing::query, &Missing::ranks);
+inline constexpr auto kFields<Overdue> = fields(&Overdue::rank, &Overdue::request, &Overdue::waited_s,
+                                                &Overdue::deadline, &Overdue::running, &Overdue::kind, &Overdue::asked);
 template <>
 inline constexpr auto kFields<RankLost> = fields(&RankLost::rank, &RankLost::code, &RankLost::reason);
 template <>
@@ -87,9 +88,6 @@ template <>
 inline constexpr auto kFields<Deserted> = fields(&Deserted::rank, &Deserted::by);
 template <>
 inline constexpr auto kFields<Starved> = fields(&Starved::rank);
-template <>
-inline constexpr auto kFields<Answer::Wait> = fields(&Answer::Wait::set, &Answer::Wait::name, &Answer::Wait::round,
-                                                     &Answer::Wait::members);
 template <>
 inline constexpr auto kFields<Answer> = fields(&Answer::query, &Answer::rank, &Answer::submitted, &Answer::doing,
                                                &Answer::awaited, &Answer::wait);
@@ -125,11 +123,9 @@ inline constexpr auto kFields<PlanVoided> = fields(&PlanVoided::plan, &PlanVoide
 template <>
 inline constexpr auto kFields<PlannedBatch> = fields(&PlannedBatch::plan, &PlannedBatch::number, &PlannedBatch::last);
 template <>
-inline constexpr auto kFields<Failed> = fields(&Failed::set, &Failed::name, &Failed::round, &Failed::code,
-                                               &Failed::message, &Failed::members);
+inline constexpr auto kFields<Failed> = fields(&Failed::request, &Failed::code, &Failed::message);
 template <>
-inline constexpr auto kFields<Query> = fields(&Query::query, &Query::set, &Query::name, &Query::round, &Query::deadline,
-                                              &Query::members, &Query::join);
+inline constexpr auto kFields<Query> = fields(&Query::query, &Query::request, &Query::asker);
 template <>
 inline constexpr auto kFields<SequenceAppended::Repeat> = fields(&SequenceAppended::Repeat::count,
                                                                  &SequenceAppended::Repeat::signature);
@@ -143,9 +139,8 @@ template <>
 inline constexpr auto kFields<SequenceEnded> = fields(&SequenceEnded::set, &SequenceEnded::last, &SequenceEnded::code,
                                                       &SequenceEnded::message);
 template <>
-inline constexpr auto kFields<Stalled> = fields(&Stalled::set, &Stalled::name, &Stalled::waited_s, &Stalled::missing,
-                                                &Stalled::members, &Stalled::join, &Stalled::round, &Stalled::kind,
-                                                &Stalled::asked);
+inline constexpr auto kFields<Stalled> = fields(&Stalled::request, &Stalled::waited_s, &Stalled::missing,
+                                                &Stalled::kind, &Stalled::asked, &Stalled::silent);
 template <>
 inline constexpr auto kFields<SetAdded> = fields(&SetAdded::set, &SetAdded::base, &SetAdded::generation,
                                                  &SetAdded::members, &SetAdded::name);

@@ -18,14 +18,14 @@ void Publisher::declare(Slot& slot) {
 
 void Publisher::ask(const Slot& slot, double waited_s, bool deadline, bool asked) {
   const SetId set = slot.set == nullptr ? core::kGlobalSet : slot.set->number;
-  Overdue overdue{rank_, set, slot.name, slot.round, waited_s, deadline, false, slot.members, slot.is_join};
+  Overdue overdue{rank_, {set, slot.name, slot.round, slot.members, slot.is_join, slot.serial}, waited_s, deadline};
   if (const auto& submitted = slot.whole ? slot.pending : slot.current) overdue.kind = submitted->kind;
   overdue.asked = asked;
   out_.messages.emplace_back(std::move(overdue));
 }
 
 void Publisher::ask(const Set& set) {
-  out_.messages.emplace_back(Overdue{rank_, set.number, kSequence, set.sequence.made, 0, false, false});
+  out_.messages.emplace_back(Overdue{rank_, {set.number, kSequence, set.sequence.made}});
 }
 
 void Publisher::publish_completed(const Set& set) {

@@ -70,6 +70,7 @@ struct Slot {
   std::shared_ptr<const core::Signature> current;  ///< what the id means in this generation
   PlannedPart* part = nullptr;
   core::Round round = 0;
+  std::uint64_t serial = 0;  ///< of the last submission, on this rank; 0: it has failed
   core::TensorId id = core::kNoTensor;
   std::uint16_t generation = 0;
   bool in_flight = false;

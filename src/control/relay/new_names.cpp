@@ -46,20 +46,19 @@ Round NewNames::take(SetId set, const std::string& name) {
   return round;
 }
 
-void NewNames::fail(SetId set, const std::vector<std::int32_t>& members, const std::string& name, Round round) {
-  const auto waiting = fresh_.find(Key(set, members, name));
-  if (waiting != fresh_.end() && waiting->second.round <= round) fresh_.erase(waiting);
+void NewNames::fail(const Request& request) {
+  const auto waiting = fresh_.find(Key(request.set, request.members, request.name));
+  if (waiting != fresh_.end() && waiting->second.round <= request.round) fresh_.erase(waiting);
 }
 
 void NewNames::forget(SetId set, const std::vector<std::int32_t>& members, const std::string& name) {
   fresh_.erase(Key(set, members, name));
 }
 
-bool NewNames::has_declared(SetId set, const std::vector<std::int32_t>& members, const std::string& name, Round round,
-                            std::size_t child) const {
-  const auto waiting = fresh_.find(Key(set, members, name));
-  if (waiting == fresh_.end() || waiting->second.round < round) return false;
-  return waiting->second.round > round || waiting->second.declared[child];
+bool NewNames::has_declared(const Request& request, std::size_t child) const {
+  const auto waiting = fresh_.find(Key(request.set, request.members, request.name));
+  if (waiting == fresh_.end() || waiting->second.round < request.round) return false;
+  return waiting->second.round > request.round || waiting->second.declared[child];
 }
 
 void NewNames::forget_names(SetId set) {

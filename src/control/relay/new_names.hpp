@@ -4,7 +4,7 @@
 // never have one.
 //
 // Declarations are kept under (set, members, name) until all children that must declare the request have done so. That
-// it was complete is kept until the log has answered, so that queries in between get a right answer. A name must be
+// it was complete is kept until the log has answered, so that questions in between get a right answer. A name must be
 // declared by the children that speak for its set; a request that names its members, by the children that have one of
 // these. The newest round wins.
 #pragma once
@@ -32,11 +32,10 @@ class NewNames {
   /// The name has an id now. Returns its round; 0: no child has declared it.
   core::Round take(core::SetId set, const std::string& name);
   /// The log has answered: this round of it is over.
-  void fail(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name, core::Round round);
+  void fail(const Request& request);
   void forget(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name);
   /// Whether the child has declared this round, or a later round has begun.
-  [[nodiscard]] bool has_declared(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name,
-                                  core::Round round, std::size_t child) const;
+  [[nodiscard]] bool has_declared(const Request& request, std::size_t child) const;
   /// Forgets the set's names, but not requests that name their members.
   void forget_names(core::SetId set);
   /// The set is removed.

@@ -53,7 +53,7 @@ void hear_absent(const Set& set, const std::string& name, std::vector<Opinion>& 
 }
 
 std::string disagreement_about(const SetTable& sets, const Request& request, const std::vector<Opinion>& opinions) {
-  return disagreement(subject({}, request.name, request.round, request.members), sets.words_of(request.set), opinions);
+  return disagreement(subject({}, request), sets.words_of(request.set), opinions);
 }
 
 std::string why_not(const SetTable& sets, const Set& set, const Request& request, const Signature& signature,

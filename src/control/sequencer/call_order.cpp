@@ -72,7 +72,7 @@ void CallOrder::end_sequence(Set& set) {
   if (!set.sequence.take_asked()) return;
   const Round last = set.sequence.last();
   const Request request{set.number, kSequence, last + 1};
-  const Leavers culprits = departures_.first_of(departures_.departed_of(set.members));
+  const Leavers culprits = departures_.first_of(departures_.lacking(set.number, last + 1, set.members));
   log_.append(SequenceEnded{set.number, last, ErrorCode::rank_lost,
                             culprits.first.empty() ? nothing_more(departures_.first())
                                                    : hopeless(sets_.subject_of(request), false, culprits)});

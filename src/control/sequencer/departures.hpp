@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <map>
+#include <utility>
 #include <vector>
 
+#include "control/messages.hpp"
 #include "control/sentences.hpp"
 
 namespace kolo::control::sequencer {
@@ -28,15 +31,27 @@ class Departures {
     return std::find(departed_.begin(), departed_.end(), false) == departed_.end();
   }
 
-  /// Those of these ranks that have left, in the same order.
+  /// Those of these ranks that have left, or have gone, in the same order.
   [[nodiscard]] std::vector<std::int32_t> departed_of(const std::vector<std::int32_t>& ranks) const {
-    std::vector<std::int32_t> departed;
-    std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(departed),
-                 [this](std::int32_t rank) { return has_departed(rank); });
-    return departed;
+    return those_of(ranks, [this](std::int32_t rank) { return has_departed(rank); });
+  }
+  [[nodiscard]] std::vector<std::int32_t> gone_of(const std::vector<std::int32_t>& ranks) const {
+    return those_of(ranks, [this](std::int32_t rank) { return has_gone(rank); });
+  }
+  /// Those of these ranks without which this call of the set's sequence cannot run: they have left without making it,
+  /// or have gone.
+  [[nodiscard]] std::vector<std::int32_t> lacking(core::SetId set, core::Round call,
+                                                  const std::vector<std::int32_t>& ranks) const {
+    return those_of(ranks, [&](std::int32_t rank) {
+      const auto made = calls_.find({rank, set});
+      return has_gone(rank) || (has_departed(rank) && (made == calls_.end() || made->second < call));
+    });
   }
 
-  void leave(std::int32_t rank) { departed_[static_cast<std::size_t>(rank)] = true; }
+  void leave(const Departed& message) {
+    departed_[static_cast<std::size_t>(message.rank)] = true;
+    for (const Departed::Sequence& sequence : message.sequences) calls_[{message.rank, sequence.set}] = sequence.calls;
+  }
   void go(std::int32_t rank) { gone_[static_cast<std::size_t>(rank)] = true; }
 
   /// An operation of `rank` has failed because `by` has left; -1: that is over.
@@ -48,7 +63,8 @@ class Departures {
   /// The first cause of a rank's end; -1: the rank itself.
   [[nodiscard]] std::int32_t cause_of(std::int32_t rank) const { return causes_[static_cast<std::size_t>(rank)]; }
 
-  /// Those of these ranks (which have all left) that an error names: the ranks that left first. Ranks ascend.
+  /// Those of these ranks that an error names: the ranks that left first. Ranks ascend; all have left, and the request
+  /// that fails needs each of them.
   [[nodiscard]] Leavers first_of(const std::vector<std::int32_t>& ranks) {
     if (first_to_leave_.empty()) {
       for (std::size_t rank = 0; rank < departed_.size(); ++rank) {
@@ -82,6 +98,12 @@ class Departures {
     leavers.first.erase(std::unique(leavers.first.begin(), leavers.first.end()), leavers.first.end());
     return leavers;
   }
+  template <class Is>
+  static std::vector<std::int32_t> those_of(const std::vector<std::int32_t>& ranks, const Is& is) {
+    std::vector<std::int32_t> those;
+    std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(those), is);
+    return those;
+  }
   static bool any_of(const std::vector<std::int32_t>& ranks, const std::vector<bool>& marked) {
     return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t r) { return marked[static_cast<std::size_t>(r)]; });
   }
@@ -90,6 +112,8 @@ class Departures {
   std::vector<bool> gone_;
   std::vector<std::int32_t> causes_;          ///< of each rank's end; -1: itself
   std::vector<std::int32_t> first_to_leave_;  ///< empty: no submission has failed yet
+  /// By rank that has left, and set: how many calls of the set's sequence it had made.
+  std::map<std::pair<std::int32_t, core::SetId>, core::Round> calls_;
 };
 
 }  // namespace kolo::control::sequencer

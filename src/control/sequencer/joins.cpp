@@ -83,7 +83,7 @@ void Joins::forget_join(Set& set) {
   set.sequence.end_join();
   set.most_steps = 0;
   set.most_calls = 0;
-  questions_.forget(join_in(set).key());
+  questions_.forget(key_of(join_in(set)));
 }
 
 void Joins::end_join_without(Set& set) {

@@ -20,22 +20,47 @@ namespace {
 /// Whether the message asks for a warning: it is not a program's question, and not asked because a rank has left.
 bool is_warning(const Overdue& message) noexcept { return !message.asked && message.waited_s > 0; }
 
+bool has(const std::vector<std::int32_t>& ranks, std::int32_t rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
 }  // namespace
 
-// ---------------------------------------------------------------- who waits for what
+const Answer* Questions::Question::answer_of(std::int32_t rank) const {
+  const auto found =
+      std::find_if(answers.begin(), answers.end(), [rank](const Answer& answer) { return answer.rank == rank; });
+  return found == answers.end() ? nullptr : &*found;
+}
+
+std::vector<std::int32_t> Questions::Question::missing() const {
+  std::vector<std::int32_t> ranks;
+  for (const Answer& answer : answers) {
+    if (!answer.submitted) ranks.push_back(answer.rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+double Questions::Question::waited_s() const {
+  double longest = 0;
+  for (const Asker& asker : askers) longest = std::max(longest, asker.waited_s);
+  return longest;
+}
+
+// ---------------------------------------------------------------- asking
 
 void Questions::on(const Overdue& message, Time now) {
-  Set* const set = sets_.find(message.set);
+  Set* const set = sets_.find(message.request.set);
   if (set == nullptr) return;
+  const Request& request = message.request;
+  if (request.join) return on_late_join(*set, message, now);
   // A later question gets the same answer as the first, also if other ranks have left since.
-  if (message.join) return on_late_join(*set, message, now);
-  const Request request = request_of(message);
   if (failures_.is_hopeless(request)) return failures_.fail_hopeless(request);
   if (message.running) return ask(message, now);
-  if (is_call(request)) return on_late_call(*set, message, now);
+  if (request.is_call()) return on_late_call(*set, message, now);
   if (any_gone(request)) return failures_.fail_without_members(request);
   if (is_complete(request)) {
-    plans_.unblock(*set, tensors_.find(message.set, message.name));
+    plans_.unblock(*set, tensors_.find(request.set, request.name));
     if (message.deadline) ask(message, now);
     return;
   }
@@ -44,28 +69,17 @@ void Questions::on(const Overdue& message, Time now) {
 }
 
 void Questions::on_late_call(Set& set, const Overdue& message, Time now) {
-  if (set.has_departed) calls_.note_asked(set, message.round);
-  if (message.round > set.sequence.last() || message.waited_s == 0) return;
-  const Request request = request_of(message);
+  const Request& request = message.request;
+  if (set.has_departed) calls_.note_asked(set, request.round);
+  if (request.round > set.sequence.last() || message.waited_s == 0) return;
   if (!message.deadline && (is_complete(request) || (!message.asked && reported(request)))) return;
   ask(message, now);
 }
 
-/// The sequencer knows which ranks have not joined. For a deadline it asks them all the same, because one may be
-/// stopped.
 void Questions::on_late_join(Set& set, const Overdue& message, Time now) {
-  if (!set.absent.has(message.rank) || message.round != set.joins + 1) return;
+  if (!set.absent.has(message.rank) || message.request.round != set.joins + 1) return;
   if (set.absent.size() == set.members.size()) return;
-  if (message.deadline) return ask(message, now);
-  const Request request = join_in(set);
-  if (reported(request)) return;
-  std::vector<std::int32_t> missing;
-  for (const std::int32_t member : set.members) {
-    if (!set.absent.has(member)) missing.push_back(member);
-  }
-  stalls_[request.key()] = request.round;
-  ++log_.counters().stalls;
-  log_.append(Stalled{set.number, "", message.waited_s, missing, {}, true});
+  if (message.deadline || !reported(message.request)) ask(message, now);
 }
 
 bool Questions::any_departed(const Request& request) const {
@@ -78,61 +92,60 @@ bool Questions::any_gone(const Request& request) const {
 
 bool Questions::is_complete(const Request& request) const {
   if (request.join) return sets_.at(request.set).joins >= request.round;
-  if (is_call(request)) return sets_.at(request.set).sequence.heard() >= request.round;
+  if (request.is_call()) return sets_.at(request.set).sequence.heard() >= request.round;
   const TensorId id = request.members.empty() ? tensors_.find(request.set, request.name) : kNoTensor;
   return id != kNoTensor && tensors_[id].round >= request.round;
 }
 
-bool Questions::is_over(const Question& question, const std::vector<std::int32_t>& missing) {
-  return !question.request.members.empty() &&
-         std::find(missing.begin(), missing.end(), question.asker) != missing.end();
-}
-
 bool Questions::reported(const Request& request) const {
-  const auto found = stalls_.find(request.key());
+  const auto found = stalls_.find(key_of(request));
   return found != stalls_.end() && found->second == request.round;
 }
 
 void Questions::ask(const Overdue& message, Time now) {
-  const auto due =
-      message.deadline
-          ? now + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(options_.latch_timeout_s))
-          : Time::max();
+  const Asker asker{message.rank, message.request.serial, message.waited_s};
   for (auto& [number, question] : questions_) {
-    const Request& request = question.request;
-    if (request.set != message.set || request.name != message.name || request.round != message.round) continue;
-    if (request.members != message.members || question.deadline != message.deadline) continue;
-    if (request.join != message.join) continue;
-    if (!request.members.empty() && question.asker != message.rank) continue;
+    if (question.deadline != message.deadline || !are_same(question.request, message.request)) continue;
     question.running = question.running || message.running;
     question.warns = question.warns || is_warning(message);
-    question.waited_s = std::max(question.waited_s, message.waited_s);
-    question.due = std::min(question.due, due);
+    const auto same = std::find_if(question.askers.begin(), question.askers.end(), [&asker](const Asker& one) {
+      return one.rank == asker.rank && one.serial == asker.serial;
+    });
+    if (same == question.askers.end()) {
+      question.askers.push_back(asker);
+    } else {
+      same->waited_s = asker.waited_s;
+    }
     return;
   }
   Question question;
-  question.request = request_of(message);
-  question.request.join = message.join;
-  question.asker = message.rank;
+  question.request = message.request;
+  question.request.serial = 0;
+  question.askers = {asker};
   question.deadline = message.deadline;
+  question.warns = is_warning(message);
   question.running = message.running;
   question.kind = message.kind;
-  question.warns = is_warning(message);
-  question.waited_s = message.waited_s;
-  question.due = due;
-  ask(std::move(question));
+  ask(std::move(question), now);
 }
 
-void Questions::ask(Question question) {
+void Questions::ask(Question question, Time now) {
   const std::uint64_t number = next_question_++;
-  const Request& request = question.request;
-  const Round round = question.running ? 0 : request.round;  // the name may have been evicted meanwhile
-  log_.append(Query{number, request.set, request.name, round, question.deadline, request.members, request.join});
+  const auto patience = std::chrono::duration<double>(options_.latch_timeout_s);
+  question.due = now + std::chrono::duration_cast<Time::duration>(patience);
+  question.departed = departures_.departed_of(sets_.members_of(question.request));
+  question.answers.clear();
+  question.gone.clear();
+  question.absent.clear();
+  Query query{number, question.request, question.askers.front().rank};
+  query.request.serial = question.askers.front().serial;
+  if (question.running) query.request.round = 0;  // the name may have been evicted meanwhile
+  log_.append(std::move(query));
   questions_[number] = std::move(question);
 }
 
 void Questions::forget(const Key& key) {
-  std::erase_if(questions_, [&key](const auto& item) { return item.second.request.key() == key; });
+  std::erase_if(questions_, [&key](const auto& item) { return key_of(item.second.request) == key; });
   stalls_.erase(key);
 }
 
@@ -145,87 +158,40 @@ void Questions::fail_questions() {
   for (auto it = questions_.begin(); it != questions_.end();) {
     const Question question = it->second;
     const Request& request = question.request;
-    const bool has_failed = any_gone(request) && !question.running && !request.join && !is_call(request);
+    const bool has_failed = any_gone(request) && !question.running && !request.join && !request.is_call();
     it = has_failed ? questions_.erase(it) : std::next(it);
     if (has_failed) failures_.fail_without_members(question.request);
   }
 }
 
-// ---------------------------------------------------------------- warnings
+// ---------------------------------------------------------------- answers
 
-void Questions::on(const Missing& message) {
+void Questions::on(const Answer& message, Time now) {
   const auto found = questions_.find(message.query);
   if (found == questions_.end()) return;
   Question& question = found->second;
-  question.missing.insert(question.missing.end(), message.ranks.begin(), message.ranks.end());
-  std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.gone),
-               [this](std::int32_t rank) { return departures_.has_departed(rank); });
-  if (const Set& world = sets_.at(core::kGlobalSet); !question.request.members.empty()) {
+  if (question.answer_of(message.rank) != nullptr) return;
+  question.answers.push_back(message);
+  const Set& world = sets_.world();
+  if (!message.submitted && departures_.has_departed(message.rank)) question.gone.push_back(message.rank);
+  if (!message.submitted && !question.request.members.empty() && world.absent.has(message.rank)) {
     if (question.absent.empty()) question.joins = world.joins;
-    std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.absent),
-                 [&world](std::int32_t rank) { return world.absent.has(rank); });
+    question.absent.push_back(message.rank);
   }
-  if (++question.answers < options_.nodes) return;
+  if (!silent_of(question).empty()) return;
   Question answered = std::move(question);
   questions_.erase(found);
-  conclude_warning(std::move(answered));
-}
-
-void Questions::conclude_warning(Question question) {
-  if (is_complete(question.request) || is_over(question, question.missing)) return;
-  if (is_call(question.request)) {
-    if (question.request.round > sets_.at(question.request.set).sequence.last()) return;  // it fails by itself
-    question.gone.clear();
-  }
-  std::sort(question.missing.begin(), question.missing.end());
-  std::sort(question.gone.begin(), question.gone.end());
-  if (!question.gone.empty()) {
-    failures_.give_up(question.request, question.gone);
-  } else if (!question.absent.empty() && question.joins == sets_.at(core::kGlobalSet).joins) {
-    refuse_set(question.request, question.absent);
-  } else if (!question.absent.empty() || departures_.any_departed(question.missing)) {
-    question.answers = 0;  // it may have submitted after its node had answered
-    question.missing.clear();
-    question.absent.clear();
-    ask(std::move(question));
-  } else if (!question.missing.empty() && question.waited_s > 0) {
-    const Request& request = question.request;
-    if (question.warns) {
-      stalls_[request.key()] = request.round;
-      ++log_.counters().stalls;
-    }
-    log_.append(Stalled{request.set, request.name, question.waited_s, question.missing, request.members, false,
-                        request.round, question.kind, !question.warns});
-  }
-}
-
-void Questions::refuse_set(const Request& request, std::vector<std::int32_t> absent) {
-  std::sort(absent.begin(), absent.end());
-  forget(request.key());
-  failures_.fail(request, ErrorCode::invalid_argument, absent_member(sets_.subject_of(request), absent));
-}
-
-// ---------------------------------------------------------------- deadlines
-
-void Questions::on(const Answer& message) {
-  const auto found = questions_.find(message.query);
-  if (found == questions_.end()) return;
-  Question& question = found->second;
-  const auto same = [&message](const Answer& answer) { return answer.rank == message.rank; };
-  if (std::any_of(question.heard.begin(), question.heard.end(), same)) return;
-  question.heard.push_back(message);
-  if (!silent_of(question).empty()) return;
-  const Question answered = std::move(question);
-  questions_.erase(found);
-  conclude_deadline(answered);
+  conclude(std::move(answered), now);
 }
 
 void Questions::conclude_due(Time now) {
+  std::vector<Question> due;
   for (auto it = questions_.begin(); it != questions_.end();) {
-    const Question question = it->second;
-    it = question.due <= now ? questions_.erase(it) : std::next(it);
-    if (question.due <= now) conclude_deadline(question);
+    const bool is_due = it->second.due <= now;
+    if (is_due) due.push_back(std::move(it->second));
+    it = is_due ? questions_.erase(it) : std::next(it);
   }
+  for (Question& question : due) conclude(std::move(question), now);
 }
 
 Questions::Time Questions::next_deadline() const {
@@ -237,21 +203,31 @@ Questions::Time Questions::next_deadline() const {
 std::vector<std::int32_t> Questions::silent_of(const Question& question) const {
   std::vector<std::int32_t> silent;
   for (const std::int32_t member : sets_.members_of(question.request)) {
-    const auto same = [member](const Answer& answer) { return answer.rank == member; };
-    const bool answered = std::any_of(question.heard.begin(), question.heard.end(), same);
-    if (!answered && !departures_.has_departed(member)) silent.push_back(member);
+    const bool has_left_since = departures_.has_departed(member) && !has(question.departed, member);
+    if (question.answer_of(member) == nullptr && !has_left_since) silent.push_back(member);
   }
   return silent;
 }
 
+bool Questions::has_lost_an_answer(const Question& question) const {
+  const std::vector<std::int32_t>& members = sets_.members_of(question.request);
+  return std::any_of(members.begin(), members.end(), [&](std::int32_t member) {
+    if (!departures_.has_departed(member)) return false;
+    const Answer* const answer = question.answer_of(member);
+    return answer == nullptr || (!answer->submitted && !has(question.gone, member));
+  });
+}
+
+std::vector<std::int32_t> Questions::present(std::vector<std::int32_t> ranks) const {
+  std::erase_if(ranks, [this](std::int32_t rank) { return departures_.has_departed(rank); });
+  return ranks;
+}
+
 std::vector<std::int32_t> Questions::nearest(const std::vector<std::int32_t>& silent) const {
   std::vector<std::int32_t> ranks;
-  const auto is_silent = [&silent](std::int32_t rank) {
-    return std::binary_search(silent.begin(), silent.end(), rank);
-  };
   for (const std::int32_t rank : silent) {
     std::int32_t on_the_way = speaker_of(rank);
-    while (on_the_way >= 0 && !is_silent(on_the_way)) on_the_way = speaker_of(on_the_way);
+    while (on_the_way >= 0 && !has(silent, on_the_way)) on_the_way = speaker_of(on_the_way);
     if (on_the_way < 0) ranks.push_back(rank);
   }
   return ranks;
@@ -261,21 +237,78 @@ std::int32_t Questions::speaker_of(std::int32_t rank) const {
   return options_.speaks_through.empty() ? -1 : options_.speaks_through[static_cast<std::size_t>(rank)];
 }
 
-void Questions::conclude_deadline(const Question& question) {
-  std::vector<std::int32_t> absent;
-  for (const Answer& answer : question.heard) {
-    if (!answer.submitted) absent.push_back(answer.rank);
+// ---------------------------------------------------------------- outcomes
+
+void Questions::conclude(Question question, Time now) {
+  if (has(question.missing(), question.askers.front().rank)) {  // its wait is over
+    question.askers.erase(question.askers.begin());
+    if (!question.askers.empty()) ask(std::move(question), now);
+    return;
   }
-  if (is_over(question, absent) || (question.request.join && is_complete(question.request))) return;
+  const Request& request = question.request;
+  const bool is_open = !question.running && !is_complete(request) && !request.join && !request.is_call();
+  if (is_open && conclude_by_absence(question, now)) return;
+  if (question.deadline) {
+    conclude_deadline(question);
+  } else {
+    conclude_warning(question);
+  }
+}
+
+bool Questions::conclude_by_absence(Question& question, Time now) {
+  const Request& request = question.request;
+  std::sort(question.gone.begin(), question.gone.end());
+  if (!question.gone.empty()) {
+    failures_.give_up(request, question.gone);
+    return true;
+  }
+  if (!question.absent.empty() && question.joins == sets_.world().joins) {
+    refuse_set(request, question.absent);
+    return true;
+  }
+  if (!silent_of(question).empty()) return false;
+  if (question.absent.empty() && !has_lost_an_answer(question)) return false;
+  ask(std::move(question), now);
+  return true;
+}
+
+void Questions::refuse_set(const Request& request, std::vector<std::int32_t> absent) {
+  std::sort(absent.begin(), absent.end());
+  forget(key_of(request));
+  failures_.fail(request, ErrorCode::invalid_argument, absent_member(sets_.subject_of(request), absent));
+}
+
+void Questions::conclude_warning(const Question& question) {
+  const Request& request = question.request;
+  const double waited_s = question.waited_s();
+  if (is_complete(request) || waited_s == 0) return;
+  if (request.is_call() && request.round > sets_.at(request.set).sequence.last()) return;  // it fails by itself
+  Stalled stalled{request, waited_s, question.missing(), question.kind, !question.warns};
+  stalled.silent = nearest(present(silent_of(question)));
+  if (stalled.missing.empty() && stalled.silent.empty()) return;
+  if (question.warns) {
+    note_reported(request);
+    ++log_.counters().stalls;
+  }
+  log_.append(std::move(stalled));
+}
+
+void Questions::conclude_deadline(const Question& question) {
+  const Request& request = question.request;
+  const bool is_complete_now = question.running || is_complete(request);
+  if (request.join && is_complete_now) return;
   Wait wait;
-  wait.join = question.request.join;
-  wait.group = !question.request.members.empty();
-  wait.waited_s = question.waited_s;
-  wait.silent = nearest(silent_of(question));
-  wait.answers = question.heard;
+  wait.join = request.join;
+  wait.group = !request.members.empty();
+  wait.waited_s = question.waited_s();
+  wait.answers = question.answers;
   std::sort(wait.answers.begin(), wait.answers.end(), [](const Answer& a, const Answer& b) { return a.rank < b.rank; });
-  if (!question.running && !is_complete(question.request)) {
-    wait.departed = departures_.departed_of(sets_.members_of(question.request));
+  wait.silent = nearest(present(silent_of(question)));
+  for (const std::int32_t member : sets_.members_of(request)) {
+    const Answer* const answer = question.answer_of(member);
+    const bool has_submitted = is_complete_now || (answer != nullptr && answer->submitted);
+    if (!has_submitted && departures_.has_departed(member)) wait.departed.push_back(member);
+    if (departures_.cause_of(member) >= 0) wait.causes[member] = departures_.cause_of(member);
   }
   const bool has_run =
       wait.silent.empty() && std::all_of(wait.answers.begin(), wait.answers.end(), [](const Answer& answer) {
@@ -283,7 +316,7 @@ void Questions::conclude_deadline(const Question& question) {
       });
   if (has_run && wait.departed.empty()) return;
   const Verdict verdict =
-      deadline_passed(sets_.subject_of(question.request), wait, [this](SetId set) { return sets_.words_of(set); });
+      deadline_passed(sets_.subject_of(request), wait, [this](SetId set) { return sets_.words_of(set); });
   log_.fault(ErrorCode::timeout, verdict.rank, verdict.sentence);
 }
 

@@ -15,7 +15,7 @@ using core::TensorId;
 
 void SetMaker::make_set(const Declared& message) {
   const Request request = request_of(message);
-  questions_.forget(request.key());
+  questions_.forget(key_of(request));
   if (failures_.is_hopeless(request)) return failures_.fail_hopeless(request);
   const std::vector<Opinion> opinions = opinions_of(message, tensors_);
   if (opinions.size() > 1) {

@@ -50,10 +50,7 @@ class SetTable {
     return found == sets_.end() ? std::string() : found->second.words;
   }
   /// The text for the request.
-  [[nodiscard]] std::string subject_of(const Request& request) const {
-    const std::string group = words_of(request.set);
-    return request.join ? join_of(group) : subject(group, request.name, request.round, request.members);
-  }
+  [[nodiscard]] std::string subject_of(const Request& request) const { return subject(words_of(request.set), request); }
 
  private:
   TensorTable& tensors_;
