@@ -4,5 +4,10 @@
 #pragma once
 
 #define KOLO_API __attribute__((visibility("default")))
-// The same for a class of results, none of which is to be dropped. (GCC 12 takes no [[nodiscard]] beside the other.)
+// The same for a class of results, none of which is to be dropped. (GCC 12 takes no [[nodiscard]] beside the other;
+// nvcc takes an assignment to such an object for a dropped one.)
+#ifdef __CUDACC__
+#define KOLO_RESULT KOLO_API
+#else
 #define KOLO_RESULT [[nodiscard, gnu::visibility("default")]]
+#endif

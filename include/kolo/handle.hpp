@@ -81,10 +81,10 @@ class KOLO_RESULT Handle {
   [[nodiscard]] std::optional<Status> status() const;
 
   /// Which ranks of the group have not made this call yet, ascending. Asks all of them, and waits for their answers for
-  /// `patience` at most. A rank whose process is stopped is among them: it is waited for half of `KOLO_LATCH_TIMEOUT_S`.
-  /// Empty if all ranks have made it, if no answer came in time, if the operation is done, or if it is a message or a
-  /// join. It costs a question to every rank: use it to explain a wait that has lasted too long.
-  /// Throws `Error` (invalid_argument) inside a callback.
+  /// `patience` at most. A rank whose process is stopped is among them: it is waited for half of
+  /// `KOLO_LATCH_TIMEOUT_S`. Empty if all ranks have made it, if no answer came in time, if the operation is done, or
+  /// if it is a message or a join. It costs a question to every rank: use it to explain a wait that has lasted too
+  /// long. Throws `Error` (invalid_argument) inside a callback.
   template <class Rep, class Period>
   [[nodiscard]] std::vector<int> late_ranks(std::chrono::duration<Rep, Period> patience) const {
     return late_ranks_ns(detail::to_nanoseconds(patience));

@@ -31,8 +31,8 @@ namespace kolo::control {
 /// Stands for a set's sequence where a name is asked about.
 inline constexpr const char* kSequence = "kolo.sequence";
 
-/// What ranks wait for, ask about, and are told the end of: a round of a name, a call of a set's sequence, a set that is
-/// to be made, or a set's join.
+/// What ranks wait for, ask about, and are told the end of: a round of a name, a call of a set's sequence, a set that
+/// is to be made, or a set's join.
 struct Request {
   core::SetId set = core::kGlobalSet;
   std::string name;                        ///< kSequence: a call. A join has none
@@ -134,11 +134,11 @@ struct PartAwaited {
 //
 //   asking     A rank that waits says for what (`Overdue`), and the sequencer asks all ranks that make the request
 //              (`Query`). Ranks that wait for the same request share a question.
-//   answering  Every one of them answers by itself (`Answer`). Only the rank knows for which ranks its data plane waits,
-//              and a stopped rank is found because it does not answer. For a rank that has left the leader of its node
-//              answers, which has heard all that it submitted.
-//   outcome    One entry for all: `Stalled` names those that have not submitted, and those that do not answer; `Faulted`
-//              does, at a deadline; `Failed` if one of them has left. There is no entry if the wait is over.
+//   answering  Every one of them answers by itself (`Answer`). Only the rank knows for which ranks its data plane
+//              waits, and a stopped rank is found because it does not answer. For a rank that has left the leader of
+//              its node answers, which has heard all that it submitted.
+//   outcome    One entry for all: `Stalled` names those that have not submitted, and those that do not answer;
+//              `Faulted` does, at a deadline; `Failed` if one of them has left. There is no entry if the wait is over.
 //   over       A question can reach the ranks when the wait is over, and when the asker waits for the next request of
 //              the same name already: rounds begin anew when an id has been evicted, and a request that names its
 //              members is always round 1. A rank therefore counts its submissions, and gives the number when it asks

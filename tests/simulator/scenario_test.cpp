@@ -515,8 +515,8 @@ TEST(Questions, AreNotAnsweredForTheNextRequestOfTheSameName) {
   }
 }
 
-/// Rank 1 leaves. Rank 2, whose operation fails because of that, ends; rank 3, whose operation with rank 2 fails because
-/// of that, does, too. Whatever fails of it, and the end of the job, is because of rank 1.
+/// Rank 1 leaves. Rank 2, whose operation fails because of that, ends; rank 3, whose operation with rank 2 fails
+/// because of that, does, too. Whatever fails of it, and the end of the job, is because of rank 1.
 TEST(FirstCauses, AreNamedByEverySurvivor) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Options options;

@@ -21,8 +21,8 @@
 //             If no batch is open any more, the wait is over, and there is no error. (sentences.hpp words it.) If the
 //             ranks to name are the consequence of another rank's end, that one is named as the cause (departures.hpp).
 //   leaving   After `RankDeparted` the other ranks ask at once about what they have in flight with that rank. If the
-//             rank has not submitted it, the submission fails. It does not fail without a question, because the rank may
-//             have submitted it before it left, and only its own node knows.
+//             rank has not submitted it, the submission fails. It does not fail without a question, because the rank
+//             may have submitted it before it left, and only its own node knows.
 //   joining   A new set is refused if one of its ranks has joined the world without asking for it.
 #pragma once
 
