@@ -97,7 +97,11 @@ std::string describe(const Group& group) {
 }
 
 detail::Counters detail::counters(const Group& group) { return api::counters_of(api::impl_of(group).engine()); }
-Metrics metrics(const Group& group) { return detail::counters(group); }
+Metrics metrics(const Group& group) {
+  const detail::Counters counters = detail::counters(group);
+  const Metrics& of_the_user = counters;
+  return of_the_user;
+}
 std::string metrics_prometheus(const Group& group) {
   engine::Engine& engine = api::impl_of(group).engine();
   return api::prometheus_of(api::counters_of(engine), engine.topology().rank);
