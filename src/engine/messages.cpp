@@ -30,6 +30,12 @@ constexpr std::chrono::milliseconds kHearing{10};
 /// By which the recorder knows a message while it is open.
 std::uint64_t id_of(const p2p::Message& message) noexcept { return reinterpret_cast<std::uintptr_t>(&message); }
 
+/// The two halves of one call.
+void tie(MessageOperation& one, MessageOperation& other) noexcept {
+  one.half = &other;
+  other.half = &one;
+}
+
 void record_open(recorder::Recorder& recorder, const p2p::Message& message) noexcept {
   const std::uint32_t peer = message.peer == p2p::kAny ? recorder::kAnyRank : static_cast<std::uint32_t>(message.peer);
   recorder.record_caller(recorder::Kind::message_open, peer, id_of(message), static_cast<std::uint32_t>(message.tag),
@@ -120,9 +126,9 @@ void Messages::note_ended_here(const p2p::Message& message, const MessageOperati
   if (half != nullptr) give_up_half(*half, message.status);
 }
 
-/// Of a call of which one message has ended so.
+/// The other message of the call has ended by this status.
 void Messages::give_up_half(const MessageOperation& half, const Status& status) {
-  if (status.code() != ErrorCode::rank_lost || engine_.ending.faulted()) return;
+  if (status.code() != ErrorCode::rank_lost || engine_.ending.faulted() || !engine_.ending.is_deserted()) return;
   engine_.messenger.give_up(*half.message, status, engine_.ending.deserted_by());
 }
 
@@ -144,10 +150,7 @@ void Messages::wait_for(Span<p2p::Message* const> messages, std::optional<std::c
     give_up(messages);
     throw;
   }
-  if (messages.size() == 2) {
-    operations[0]->half = operations[1].get();
-    operations[1]->half = operations[0].get();
-  }
+  if (messages.size() == 2) tie(*operations[0], *operations[1]);
   std::array<Operation*, 2> open{};
   std::size_t count = 0;
   for (std::size_t i = 0; i < messages.size(); ++i) operations[i]->message = messages[i];
@@ -196,10 +199,7 @@ void Messages::transfer(Span<const std::shared_ptr<MessageOperation>> operations
                         std::optional<std::chrono::nanoseconds> timeout) {
   engine_.ending.check_usable();
   driving_.check_may_wait();
-  if (operations.size() == 2) {
-    operations[0]->half = operations[1].get();
-    operations[1]->half = operations[0].get();
-  }
+  if (operations.size() == 2) tie(*operations[0], *operations[1]);
   for (std::size_t i = 0; i < operations.size(); ++i) {
     try {
       submit(operations[i], timeout);
@@ -330,8 +330,10 @@ void Messages::note_end(const p2p::Message& message, base::Time begun) {
   const int peer = !sends && message.source != p2p::kAny ? message.source : message.peer;
   if (lost && message.deserted_by >= 0) return engine_.note_desertion(message.deserted_by);
   if (lost && peer != p2p::kAny) return engine_.note_desertion(peer);
-  // A receive from any rank may have waited for one that has left, also if others could still have sent.
-  if (peer != p2p::kAny || (!lost && message.status.code() != ErrorCode::expired)) return;
+  // A receive from any rank may have waited for one that has left, also if others could still have sent. One that has a
+  // shorter deadline of its own only asks whether there is a message: its end is no failure.
+  const bool waited = message.status.code() == ErrorCode::expired && message.patience >= engine_.open.patience.usual;
+  if (peer != p2p::kAny || (!lost && !waited)) return;
   const std::vector<int> world;
   const int left = engine_.participant.earliest_to_leave(message.members != nullptr ? *message.members : world);
   if (left >= 0) engine_.note_desertion(left);

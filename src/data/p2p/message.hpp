@@ -48,7 +48,7 @@ struct Message {
   std::uint64_t received_bytes = 0;
   // Of both:
   Status status;
-  int deserted_by = -1;  ///< the rank whose leaving had the peer give it up; -1: none
+  int deserted_by = -1;  ///< the rank whose leaving had it given up, here or there; -1: none
 
   // -- the protocol's
   State state = State::fresh;

@@ -116,6 +116,7 @@ void Protocol::give_up(Message& message, const Status& status, int because) {
     detach(message, because);
   } catch (const std::bad_alloc&) {  // the other side is not told, and its deadline ends its part
   }
+  message.deserted_by = because;
   open_.end(message, status);
 }
 

@@ -719,6 +719,9 @@ TEST(Protocol, AMessageThatIsGivenUpBecauseARankHasLeftFailsAsOneOfThatRank) {
       "up its send because of that");
   EXPECT_EQ(send.message.deserted_by, 2);
   EXPECT_EQ(receive.message.deserted_by, 2);
+  // Nor does the rank that gave them up blame its peer.
+  EXPECT_EQ(received.message.deserted_by, 2);
+  EXPECT_EQ(sent.message.deserted_by, 2);
 }
 
 TEST(Protocol, WhatExpiresNamesTheRankThatHasLeft) {
