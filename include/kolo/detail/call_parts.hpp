@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// What a `Call` is made of.
+/// The parts of a `Call`.
 #ifndef KOLO_DETAIL_CALL_PARTS_HPP
 #define KOLO_DETAIL_CALL_PARTS_HPP
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// What a checkpoint holds of a program's lists.
+/// A program's lists in a checkpoint.
 #ifndef KOLO_DETAIL_CHECKPOINT_ENTRIES_HPP
 #define KOLO_DETAIL_CHECKPOINT_ENTRIES_HPP
 

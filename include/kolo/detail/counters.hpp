@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// What the engine counts for itself.
+/// The engine's own counters.
 #ifndef KOLO_DETAIL_COUNTERS_HPP
 #define KOLO_DETAIL_COUNTERS_HPP
 

@@ -22,7 +22,7 @@ struct DistributedOptimizerOptions;
 namespace kolo::detail {
 
 /// The part of a `DistributedOptimizer` that decides when each gradient is reduced, and with what weight. It knows no
-/// optimizer. What `DistributedOptimizer` says of threads, moves, its context and destruction holds for it.
+/// optimizer. The rules of `DistributedOptimizer` for threads, moves, its context and destruction hold for it, too.
 class KOLO_API GradientReducer {
  public:
   /// After a reduction a rank has the whole gradient, or only its piece (`piece_of`). With pieces the reduction sends
