@@ -23,7 +23,7 @@
 #include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_maker.hpp"
 #include "control/sequencer/set_table.hpp"
-#include "control/tensor_table.hpp"
+#include "control/sequencer/tensor_table.hpp"
 
 namespace kolo::control {
 

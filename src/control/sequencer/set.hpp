@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "control/absentees.hpp"
-#include "control/planner.hpp"
 #include "control/sequencer/call_queue.hpp"
 #include "control/sequencer/past_names.hpp"
+#include "control/sequencer/planner.hpp"
 #include "control/sequencer/ready_queue.hpp"
 #include "control/sequencer/request.hpp"
-#include "control/tensor_table.hpp"
+#include "control/sequencer/tensor_table.hpp"
 
 namespace kolo::control::sequencer {
 

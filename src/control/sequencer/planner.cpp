@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/planner.hpp"
+#include "control/sequencer/planner.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/tensor_table.hpp"
+#include "control/sequencer/tensor_table.hpp"
 
 #include <algorithm>
 

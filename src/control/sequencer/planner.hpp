@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "control/messages.hpp"
-#include "control/tensor_table.hpp"
+#include "control/sequencer/tensor_table.hpp"
 
 namespace kolo::control {
 
