@@ -95,37 +95,23 @@ class Arguments(unittest.TestCase):
             kolo.allreduce,
             np.ones(3, np.longdouble),
         )
-        self.refuses(
-            "the tensor has elements in the other byte order (>f4): convert it, as by astype('float32')",
-            kolo.allreduce,
-            np.ones(3, ">f4"),
-        )
+        self.refuses("the tensor has elements in the other byte order (>f4): convert it, as by astype('float32')",
+                     kolo.allreduce, np.ones(3, ">f4"))
         self.refuses("the tensor has 9 dimensions: give 0 to 8", kolo.allreduce, np.ones((1,) * 9))
         read_only = "the tensor is read-only: give one that can be written, or a copy"
         self.refuses(read_only, kolo.allreduce, np.broadcast_to(ones, (2, 3)))
         self.refuses(read_only, kolo.broadcast, b"bytes")
         self.refuses(read_only.replace("tensor", "output"), kolo.allgather, ones, out=memoryview(b"12345678"))
         shared = np.lib.stride_tricks.as_strided(np.ones(4), (3, 2), (8, 8))
-        self.refuses(
-            "the tensor has elements that share memory (strides (8, 8)), so a result cannot be written there: "
-            "give a copy",
-            kolo.allreduce,
-            shared,
-        )
+        self.refuses("the tensor has elements that share memory (strides (8, 8)), so a result cannot be written there: "
+                     "give a copy", kolo.allreduce, shared)
         self.assertEqual(kolo.allgather(shared).shape, (3, 2))  # as an input it is copied
-        self.refuses(
-            "the tensor lies on a device that Kolo does not know (DLPack's number of its kind: 10): give one "
-            "of the CPU or of CUDA",
-            kolo.allreduce,
-            Elsewhere(),
-            kind=kolo.UnsupportedError,
-        )
-        self.refuses(
-            "a number is reduced by value, and has no `out`: use what the call returns", kolo.allreduce, 1.0, out=ones
-        )
-        self.refuses(
-            "the number 9223372036854775808 does not fit 64 bits: give a float, or an array", kolo.allreduce, 2**63
-        )
+        self.refuses("the tensor lies on a device that Kolo does not know (DLPack's number of its kind: 10): give one "
+                     "of the CPU or of CUDA", kolo.allreduce, Elsewhere(), kind=kolo.UnsupportedError)
+        self.refuses("a number is reduced by value, and has no `out`: use what the call returns", kolo.allreduce, 1.0,
+                     out=ones)
+        self.refuses("the number 9223372036854775808 does not fit 64 bits: give a float, or an array", kolo.allreduce,
+                     2**63)
 
     def test_arrays_that_promise_not_to_change(self):
         read_only = "the tensor is read-only: give one that can be written, or a copy"
@@ -228,11 +214,8 @@ class Arguments(unittest.TestCase):
         self.refuses(f"the tensor is of type PyCapsule: {GIVE}", kolo.allgather, Exported().__dlpack__())
         released = memoryview(b"x")
         released.release()
-        self.refuses(
-            "the tensor cannot be read as a buffer: operation forbidden on released memoryview object",
-            kolo.allgather,
-            released,
-        )
+        self.refuses("the tensor cannot be read as a buffer: operation forbidden on released memoryview object",
+                     kolo.allgather, released)
 
     def test_outputs_that_overlap(self):
         square, flat = np.zeros((3, 3)), np.arange(10.0)
@@ -248,12 +231,8 @@ class Arguments(unittest.TestCase):
             self.refuses(both, kolo.grouped_allreduce, tensors, name="g")
             self.refuses(both, kolo.grouped_allreduce_async, tensors, name="g")
         kolo.grouped_allreduce({"a": square[:, ::2], "b": square[:, 1]}, name="g")  # side by side
-        self.refuses(
-            "calls 1 and 2 of the group write the same memory: give each its own",
-            kolo.grouped,
-            [kolo.Call.broadcast(x) for x in (flat, square.T, square[1:])],
-            name="g",
-        )
+        self.refuses("calls 1 and 2 of the group write the same memory: give each its own", kolo.grouped,
+                     [kolo.Call.broadcast(x) for x in (flat, square.T, square[1:])], name="g")
 
     def test_numbers(self):
         self.assertEqual(kolo.allreduce(-(2**63)), -(2**63))
@@ -274,11 +253,8 @@ class Arguments(unittest.TestCase):
         self.refuses("a split is 18446744073709551619, which is too large a number", kolo.alltoall, ones, [2**64 + 3])
         large = "the arena's size is 18446744073709551624, which is too large a number"
         self.refuses(large, kolo.GradientArena, 2**64 + 8)
-        self.refuses(
-            "an extent of the shape is 18446744073709551619, which is too large a number",
-            kolo.GradientArena.room_for,
-            2**64 + 3,
-        )
+        self.refuses("an extent of the shape is 18446744073709551619, which is too large a number",
+                     kolo.GradientArena.room_for, 2**64 + 3)
         self.refuses("an extent of the shape is of type float: give an int", kolo.GradientArena.room_for, (2, 2.5))
         self.refuses("the timeout is 'soon': give a float", kolo.allreduce, ones, timeout="soon")
         self.refuses("the prescale is None: give a float", kolo.allreduce, ones, prescale=None)
@@ -334,9 +310,8 @@ class Arguments(unittest.TestCase):
         self.refuses("the root is 4294967296, which is too large a number", kolo.broadcast, ones, 2**32)
         self.refuses("the priority is of type float: give an int", kolo.allreduce, ones, priority=0.5)
         self.refuses("the group is of type int: give a Group, a Context, or None", kolo.allreduce, ones, group=3)
-        self.refuses(
-            "the splits are not a sequence of ints: give one number of rows for each rank", kolo.alltoall, ones, [1.5]
-        )
+        self.refuses("the splits are not a sequence of ints: give one number of rows for each rank", kolo.alltoall,
+                     ones, [1.5])
         self.refuses("the colour is -2: give 0 or more, or None for no group", kolo.world().split, -2)
         self.refuses("the time to wait is -1 s: give 0 or more, or call wait()", kolo.barrier_async().wait_for, -1)
         self.refuses("the callback is of type int: give a function", kolo.barrier_async().on_done, 3)
@@ -348,12 +323,8 @@ class Arguments(unittest.TestCase):
         self.refuses(where, kolo.prepare, kolo.Call.allreduce(columns), name="p")
         self.refuses(where, kolo.prepare, kolo.Call.allreduce(columns, out=ones), name="p")
         self.refuses(where, kolo.prepare_grouped_allreduce, [columns], name="p")
-        self.refuses(
-            "a prepared or grouped allgather needs an output: give `out`",
-            kolo.prepare,
-            kolo.Call.allgather(ones),
-            name="p",
-        )
+        self.refuses("a prepared or grouped allgather needs an output: give `out`", kolo.prepare,
+                     kolo.Call.allgather(ones), name="p")
         self.refuses("the call is of type ndarray: make one as by Call.allreduce(...)", kolo.run, ones)
         self.refuses("the call is of type ndarray: make one as by Call.allreduce(...)", kolo.grouped, [ones], name="g")
         self.refuses("the tensors are of type int: give a dict by name, or a list", kolo.grouped_allreduce, 3, name="g")
@@ -364,20 +335,16 @@ class Arguments(unittest.TestCase):
         self.refuses("the arena's size is -1 bytes: give 0 or more", kolo.GradientArena, -1)
 
     def test_starts(self):
-        self.refuses(
-            "the setting KOLO_TIMEOUT_S is of type list: give a str, a number or a bool", kolo.Context, timeout_s=[3]
-        )
+        self.refuses("the setting KOLO_TIMEOUT_S is of type list: give a str, a number or a bool", kolo.Context,
+                     timeout_s=[3])
         self.refuses(
             "the store is of type int: give a text as KOLO_STORE has it, or an object with set(key, value) and "
             "get(key, seconds)",
             kolo.Context,
             store=3,
         )
-        self.refuses(
-            "the store is an object, so `rank` and `size` must be given, too",
-            kolo.Context,
-            store=type("S", (), {"set": print, "get": print}),
-        )
+        self.refuses("the store is an object, so `rank` and `size` must be given, too", kolo.Context,
+                     store=type("S", (), {"set": print, "get": print}))
         self.refuses("the log sink is of type str: give a function", kolo.Context, log="stderr")
         with self.assertRaisesRegex(kolo.InvalidArgumentError, "was called before"):
             kolo.init()
@@ -393,9 +360,8 @@ class Arguments(unittest.TestCase):
         separate.shutdown()
         separate.shutdown()
         self.refuses("this context has been shut down", lambda: separate.local_rank, kind=kolo.NotInitializedError)
-        self.refuses(
-            "the group's context has been shut down", kolo.allreduce, 3, group=separate, kind=kolo.NotInitializedError
-        )
+        self.refuses("the group's context has been shut down", kolo.allreduce, 3, group=separate,
+                     kind=kolo.NotInitializedError)
         with self.assertRaises(kolo.NotInitializedError):
             kolo.allreduce(3, group=group)
         with self.assertRaises(kolo.ShutDownError):

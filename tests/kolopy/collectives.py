@@ -65,19 +65,10 @@ class Layout:
             self.array = self.around.T
         assert self.array.shape == shape
         self.array[...] = content
-        self.outside = np.ones(self.around.shape, bool)
-        inside = np.zeros(shape, bool)
-        del inside
         marks = np.zeros(self.around.shape, np.int8)
-        view = (
-            np.lib.stride_tricks.as_strided(
-                marks[_first(self.around, self.array)], shape, tuple(s // content.itemsize for s in self.array.strides)
-            )
-            if content.size
-            else None
-        )
-        if view is not None:
-            view[...] = 1
+        if content.size:
+            strides = tuple(s // content.itemsize for s in self.array.strides)
+            np.lib.stride_tricks.as_strided(marks[_first(self.around, self.array)], shape, strides)[...] = 1
         self.outside = marks == 0
 
     def check(self, expected, what):
@@ -93,12 +84,8 @@ def _first(around, inner):
 
 
 def same(found, expected, what):
-    assert found.dtype == expected.dtype and found.shape == expected.shape, (
-        what,
-        found.dtype,
-        found.shape,
-        expected.shape,
-    )
+    kinds = (what, found.dtype, found.shape, expected.shape)
+    assert found.dtype == expected.dtype and found.shape == expected.shape, kinds
     bits = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[found.dtype.itemsize]
     equal = np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(expected).view(bits)
     assert equal.all(), f"rank {kolo.rank()}: {what}: {found} is not {expected}"
@@ -121,8 +108,6 @@ LAYOUTS = ["contiguous", "steps", "backward", "columns"]
 
 
 def reductions_of(dtype):
-    if dtype.kind == "b":
-        return ["sum", "min", "max", "product", "bit_and", "bit_or", "bit_xor"]
     if is_float(dtype):
         return ["sum", "average", "min", "max", "product"]
     return ["sum", "min", "max", "product", "bit_and", "bit_or", "bit_xor"]
@@ -148,89 +133,67 @@ def reduced(op, parts, dtype):
     return (wide / len(parts) if op == "average" else wide).astype(dtype)
 
 
+def check_call(what, layout, form, function, given, *arguments, expected, has_out=True, **options):
+    """What the call returns (or does to its array), and what it writes into `out`, where this rank may give one."""
+    mine = Layout(layout, given)
+    result = form(function, mine.array, *arguments, **options)
+    if function in ("allreduce", "reduce", "broadcast"):  # in place
+        assert result is mine.array or function == "reduce"
+        mine.check(expected, f"{function} {what}")
+    else:
+        same(getattr(result, "rows", result), expected, f"{function} {what}")
+        mine.check(given, f"{function}'s input {what}")
+    mine, out = Layout(layout, given), Layout(layout, np.full(expected.shape, POISON, given.dtype))
+    into = form(function, mine.array, *arguments, out=out.array if has_out else None, **options)
+    assert into is out.array or function in ("reduce", "gather")
+    mine.check(given, f"{function}'s input {what}")
+    out.check(expected if has_out else np.full(expected.shape, POISON, given.dtype), f"{function} into {what}")
+    return result
+
+
 def check_reductions(rank, size, dtype, layout, form):
-    shape = (2 * size + 1, 3)
+    shape, root = (2 * size + 1, 3), size - 1
     for op in reductions_of(dtype):
         scale = size if op == "average" else 1
         parts = [values(r, shape, dtype, scale) for r in range(size)]
         if op == "product" and dtype.kind != "b":
             parts = [part % 2 + 1 if not is_float(dtype) else np.where(part > 2, 2, 1).astype(dtype) for part in parts]
-        expected = reduced(op, parts, dtype)
+        total, mine = reduced(op, parts, dtype), parts[rank]
         what = f"{dtype} {layout} {op}"
-        mine = Layout(layout, parts[rank])
-        result = form("allreduce", mine.array, op)
-        assert result is mine.array
-        mine.check(expected, f"allreduce {what}")
-        mine, out = Layout(layout, parts[rank]), Layout(layout, np.full(shape, POISON, dtype))
-        assert form("allreduce", mine.array, op, out=out.array) is out.array
-        mine.check(parts[rank], f"allreduce's input {what}")
-        out.check(expected, f"allreduce into {what}")
-        root = size - 1
-        form("reduce", mine.array, root, op)
-        mine.check(expected if rank == root else parts[rank], f"reduce {what}")
-        mine, out = Layout(layout, parts[rank]), Layout(layout, np.full(shape, POISON, dtype))
-        form("reduce", mine.array, root, op, out=out.array if rank == root else None)
-        mine.check(parts[rank], f"reduce's input {what}")
-        out.check(expected if rank == root else np.full(shape, POISON, dtype), f"reduce into {what}")
+        check_call(what, layout, form, "allreduce", mine, op, expected=total)
+        check_call(what, layout, form, "reduce", mine, root, op, expected=total if rank == root else mine,
+                   has_out=rank == root)
         begin = rank * 2 + min(rank, 1)
-        rows = expected[begin : begin + 2 + (rank == 0)]
-        same(form("reduce_scatter", mine.array, op), rows, f"reduce_scatter {what}")
-        out = Layout(layout, np.full(rows.shape, POISON, dtype))
-        assert form("reduce_scatter", mine.array, op, out=out.array) is out.array
-        out.check(rows, f"reduce_scatter into {what}")
+        check_call(what, layout, form, "reduce_scatter", mine, op, expected=total[begin : begin + 2 + (rank == 0)])
 
 
 def check_moves(rank, size, dtype, layout, form):
-    what = f"{dtype} {layout}"
-    shape, root = (3, 4), size // 2
-    mine = Layout(layout, values(rank, shape, dtype))
-    assert form("broadcast", mine.array, root) is mine.array
-    mine.check(values(root, shape, dtype), f"broadcast {what}")
-    mine, out = Layout(layout, values(rank, shape, dtype)), Layout(layout, np.full(shape, POISON, dtype))
-    form("broadcast", mine.array, root, out=out.array)
-    out.check(values(root, shape, dtype), f"broadcast into {what}")
+    what, root = f"{dtype} {layout}", size // 2
+    check_call(what, layout, form, "broadcast", values(rank, (3, 4), dtype), root, expected=values(root, (3, 4), dtype))
 
     uneven = [values(r, (r, 2), dtype) for r in range(size)]  # rank 0 has none
-    everything = np.concatenate(uneven) if size > 1 else uneven[0]
-    mine = Layout(layout, uneven[rank])
-    same(form("allgather", mine.array), everything, f"allgather {what}")
-    out = Layout(layout, np.full(everything.shape, POISON, dtype))
-    form("allgather", mine.array, out=out.array)
-    out.check(everything, f"allgather into {what}")
-    nothing = np.empty((0, 2), dtype)
-    same(form("gather", mine.array, root), everything if rank == root else nothing, f"gather {what}")
-    out = Layout(layout, np.full(everything.shape, POISON, dtype))
-    form("gather", mine.array, root, out=out.array if rank == root else None)
-    out.check(everything if rank == root else np.full(everything.shape, POISON, dtype), f"gather into {what}")
+    everything, nothing = np.concatenate(uneven), np.empty((0, 2), dtype)
+    check_call(what, layout, form, "allgather", uneven[rank], expected=everything)
+    check_call(what, layout, form, "gather", uneven[rank], root, expected=everything if rank == root else nothing,
+               has_out=rank == root)
 
-    rows = values(0, (2 * size, 3), dtype)
-    source = Layout(layout, rows).array if rank == root else None
-    out = Layout(layout, np.full((2, 3), POISON, dtype))
-    assert form("scatter", source, root, out=out.array) is out.array
-    out.check(rows[2 * rank : 2 * rank + 2], f"scatter {what}")
-    splits = [1 + r % 2 for r in range(size)]
-    begin = sum(splits[:rank])
-    rows = values(0, (sum(splits), 3), dtype)
-    source = Layout(layout, rows).array if rank == root else None
-    out = Layout(layout, np.full((splits[rank], 3), POISON, dtype))
-    form("scatter", source, root, out=out.array, splits=splits if rank == root else None)
-    out.check(rows[begin : begin + splits[rank]], f"scatter with splits {what}")
+    for splits in (None, [1 + r % 2 for r in range(size)]):
+        begin = sum((splits or [2] * size)[:rank])
+        end = begin + (splits or [2] * size)[rank]
+        rows = values(0, (sum(splits or [2] * size), 3), dtype)
+        source = Layout(layout, rows).array if rank == root else None
+        out = Layout(layout, np.full((end - begin, 3), POISON, dtype))
+        options = {} if splits is None or rank != root else {"splits": splits}
+        assert form("scatter", source, root, out=out.array, **options) is out.array
+        out.check(rows[begin:end], f"scatter {what} with {splits}")
 
-    sent = [values(r, (2 * size, 3), dtype) for r in range(size)]
-    expected = np.concatenate([part[2 * rank : 2 * rank + 2] for part in sent])
-    mine = Layout(layout, sent[rank])
-    found = form("alltoall", mine.array)
-    same(found.rows, expected, f"alltoall {what}")
-    assert found.splits == [2] * size
-    out = Layout(layout, np.full(expected.shape, POISON, dtype))
-    assert form("alltoall", mine.array, out=out.array) is out.array
-    out.check(expected, f"alltoall into {what}")
-    splits = [r for r in range(size)]  # to rank r as many rows as its number
-    sent = [values(r, (sum(splits), 3), dtype) for r in range(size)]
-    expected = np.concatenate([part[sum(splits[:rank]) : sum(splits[:rank]) + rank] for part in sent])
-    found = form("alltoall", Layout(layout, sent[rank]).array, splits)
-    same(found.rows, expected, f"alltoall with splits {what}")
-    assert found.splits == [rank] * size
+    for splits in ([2] * size, list(range(size))):  # as many rows for each rank, and as many as its number
+        sent = [values(r, (sum(splits), 3), dtype) for r in range(size)]
+        begin = sum(splits[:rank])
+        expected = np.concatenate([part[begin : begin + splits[rank]] for part in sent])
+        arguments = () if splits[0] == 2 else (splits,)
+        found = check_call(what, layout, form, "alltoall", sent[rank], *arguments, expected=expected)
+        assert found.splits == [splits[rank]] * size
 
 
 def check_messages(rank, size, dtype, layout):
