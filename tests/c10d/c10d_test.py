@@ -814,41 +814,22 @@ def aborted(rank, size, folder):
     raises(CommunicationError, "enough", lambda: dist.all_reduce(torch.ones(1)))
 
 
-def call_that_times_out(backend, tensor):
-    backend.allreduce([tensor], _options(dist.AllreduceOptions, timeout=SHORT)).wait()
-
-
-def future_that_times_out(backend, tensor):
-    backend.allreduce([tensor], _options(dist.AllreduceOptions, timeout=SHORT)).get_future().wait()
-
-
-def wait_that_times_out(backend, tensor):
-    backend.allreduce([tensor]).wait(SHORT)
-
-
-def wait_for_one_of_several_that_times_out(backend, tensor):
-    backend.allreduce_coalesced(list(tensor.split(2))).wait(SHORT)
-
-
-def broadcast_that_times_out(backend, tensor):
-    backend.broadcast([tensor], _options(dist.BroadcastOptions, rootRank=1, timeout=SHORT)).wait()
-
-
-def barrier_that_times_out(backend, tensor):
-    backend.barrier(_options(dist.BarrierOptions, timeout=SHORT)).wait()
-
-
 SHORT = datetime.timedelta(milliseconds=50)
 
 
 @fault(2)
 def calls_that_time_out(rank, size, folder):
     """Nobody uses the tensor any more, and a rank that comes late gets no sum with what was written into it since."""
-    late = "rank 1 has not submitted it"
-    calls = [(call_that_times_out, late), (future_that_times_out, late), (broadcast_that_times_out, late),
-             (barrier_that_times_out, late),
-             (wait_that_times_out, "all_reduce: Timed out waiting 50ms for operation"),
-             (wait_for_one_of_several_that_times_out, "all_reduce_coalesced: Timed out waiting 50ms for operation")]
+    late, timed_out = "rank 1 has not submitted it", "Timed out waiting 50ms for operation"
+    reduce = _options(dist.AllreduceOptions, timeout=SHORT)
+    calls = [(lambda backend, x: backend.allreduce([x], reduce).wait(), late),
+             (lambda backend, x: backend.allreduce([x], reduce).get_future().wait(), late),
+             (lambda backend, x: backend.broadcast(
+                 [x], _options(dist.BroadcastOptions, rootRank=1, timeout=SHORT)).wait(), late),
+             (lambda backend, x: backend.barrier(_options(dist.BarrierOptions, timeout=SHORT)).wait(), late),
+             (lambda backend, x: backend.allreduce([x]).wait(SHORT), f"all_reduce: {timed_out}"),
+             (lambda backend, x: backend.allreduce_coalesced(list(x.split(2))).wait(SHORT),
+              f"all_reduce_coalesced: {timed_out}")]
     for number, (call, text) in enumerate(calls):
         for group_of_two in (False, True):
             dist.init_process_group("kolo", init_method=f"file://{folder}/meet{number}{group_of_two}", rank=rank,
