@@ -12,7 +12,7 @@
 
 #include "base/settings.hpp"
 #include "base/text.hpp"
-#include "base/watchdog.hpp"
+#include "base/thread.hpp"
 #include "mpi/mpi_api.hpp"
 
 namespace kolo::mpi {

@@ -15,9 +15,9 @@
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
+#include "base/machine.hpp"
 #include "base/mutex.hpp"
 #include "base/quote.hpp"
-#include "base/round_up.hpp"
 #include "core/dtype.hpp"
 #include "transport/regions.hpp"
 

@@ -7,11 +7,9 @@
 
 #include "api/info.hpp"
 #include "base/files.hpp"
-#include "base/leavable_thread.hpp"
 #include "base/quote.hpp"
-#include "base/start_thread.hpp"
 #include "base/text.hpp"
-#include "base/thread_name.hpp"
+#include "base/thread.hpp"
 
 namespace kolo::api {
 

@@ -13,7 +13,7 @@
 #include "api/context_impl.hpp"
 #include "api/rank_failure.hpp"
 #include "base/mutex.hpp"
-#include "base/start_thread.hpp"
+#include "base/thread.hpp"
 #include "bootstrap/thread_world.hpp"
 
 namespace kolo {

@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-#include "base/one_line.hpp"
+#include "base/quote.hpp"
 
 namespace kolo {
 namespace {

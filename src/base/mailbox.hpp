@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/cache_line.hpp"
+#include "base/machine.hpp"
 
 namespace kolo::base {
 

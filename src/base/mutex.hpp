@@ -16,7 +16,7 @@
 #include <mutex>
 
 #include "base/clock.hpp"
-#include "base/cpu_relax.hpp"
+#include "base/machine.hpp"
 
 #if defined(__clang__)
 #define KOLO_THREAD_SAFETY(attribute) __attribute__((attribute))

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/poller.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <limits>
 #include <string>
 
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
+#include "base/check.hpp"
 #include "base/system_error.hpp"
 
 namespace kolo::base {
@@ -92,6 +99,47 @@ void Poller::sleep_until_ready(std::chrono::nanoseconds timeout) const {
   pollfd self{fd_.get(), POLLIN, 0};
   const timespec time{0, static_cast<long>(timeout.count())};
   if (::ppoll(&self, 1, &time, nullptr) < 0 && errno != EINTR) throw_errno("ppoll", errno);
+}
+
+EventFd::EventFd() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!fd_) throw_errno("eventfd", errno);
+}
+
+void EventFd::signal() const noexcept {
+  const std::uint64_t one = 1;
+  while (::write(fd_.get(), &one, sizeof one) < 0) {
+    if (errno == EAGAIN) return;  // the counter is full, so the descriptor is readable
+    KOLO_CHECK(errno == EINTR) << "eventfd " << fd_.get() << ": " << errno_text(errno);
+  }
+}
+
+bool EventFd::drain() const noexcept {
+  std::uint64_t count = 0;
+  while (::read(fd_.get(), &count, sizeof count) < 0) {
+    if (errno == EAGAIN) return false;
+    KOLO_CHECK(errno == EINTR) << "eventfd " << fd_.get() << ": " << errno_text(errno);
+  }
+  return true;
+}
+
+TimerFd::TimerFd() : fd_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  if (!fd_.valid()) throw_errno("timerfd_create", errno);
+}
+
+void TimerFd::set(Time when) noexcept {
+  using std::chrono::nanoseconds;
+  // `Time` uses the same clock. A time of zero would switch the timer off.
+  const auto since = std::max(std::chrono::duration_cast<nanoseconds>(when.time_since_epoch()), nanoseconds(1));
+  itimerspec alarm{};
+  alarm.it_value.tv_sec = static_cast<time_t>(since.count() / 1'000'000'000);
+  alarm.it_value.tv_nsec = static_cast<long>(since.count() % 1'000'000'000);
+  const int failed = ::timerfd_settime(fd_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
+  KOLO_CHECK(failed == 0) << "timerfd " << fd_.get() << ": " << errno_text(errno);
+}
+
+void TimerFd::drain() const noexcept {
+  std::uint64_t times = 0;
+  [[maybe_unused]] const ssize_t bytes = ::read(fd_.get(), &times, sizeof times);
 }
 
 }  // namespace kolo::base

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where an engine sleeps: epoll, level-triggered.
+// Where an engine sleeps (epoll, level-triggered), and two descriptors that wake it.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/event_fd.hpp"
+#include "base/clock.hpp"
 #include "base/unique_fd.hpp"
 
 namespace kolo::base {
@@ -48,6 +48,41 @@ class Poller {
  private:
   void sleep_until_ready(std::chrono::nanoseconds timeout) const;
 
+  UniqueFd fd_;
+};
+
+/// A wake-up descriptor: one thread sleeps on it with a Poller, and any thread (or process that inherited it) signals it.
+/// Not inherited by exec; never blocks. `signal` and `drain` may be called from any thread.
+class EventFd {
+ public:
+  /// Throws Error(transport).
+  EventFd();
+
+  /// Makes the descriptor readable until the next `drain`. Many signals are one.
+  void signal() const noexcept;
+  /// Forgets the signals so far; true when there were any.
+  bool drain() const noexcept;
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+};
+
+/// An alarm for a thread that sleeps with a Poller, set by another one without waking it. Not inherited by exec; never
+/// blocks. `set` and `drain` may be called from any thread.
+class TimerFd {
+ public:
+  /// Throws Error(transport).
+  TimerFd();
+
+  /// Makes the descriptor readable at `when` (immediately if that has passed). Replaces an earlier alarm that has not
+  /// gone off.
+  void set(Time when) noexcept;
+  /// Makes it unreadable until the next alarm.
+  void drain() const noexcept;
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+ private:
   UniqueFd fd_;
 };
 

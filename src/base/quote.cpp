@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
+#include <string_view>
 
 namespace kolo::base {
 namespace {
@@ -109,6 +110,12 @@ std::string quoted_json(std::string_view text) {
     at += length > 0 ? length : 1;
   }
   return json + '"';
+}
+
+std::string one_line(const std::string& text, std::size_t limit) {
+  std::string line = on_one_line(std::string_view(text).substr(0, limit));
+  if (text.size() > limit) line += "... (" + std::to_string(text.size()) + " bytes)";
+  return line;
 }
 
 }  // namespace kolo::base

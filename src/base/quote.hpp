@@ -28,4 +28,8 @@ std::string on_one_line(std::string_view text);
 /// The text as a string of JSON, whole. A byte that is part of no UTF-8 becomes the character of its number.
 std::string quoted_json(std::string_view text);
 
+/// The sentence `on_one_line` (quote.hpp). Of one that is longer than `limit` bytes, the beginning, and its length:
+/// "... (65536 bytes)".
+std::string one_line(const std::string& text, std::size_t limit);
+
 }  // namespace kolo::base

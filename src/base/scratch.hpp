@@ -5,7 +5,7 @@
 #include <memory>
 #include <new>
 
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 
 namespace kolo::base {
 

@@ -19,8 +19,6 @@
 
 #include <kolo/log.hpp>
 
-#include "base/replica_setting.hpp"
-
 namespace kolo::base {
 
 enum class SettingSource : std::uint8_t { default_value, alias, environment, option, rank0 };
@@ -36,6 +34,23 @@ std::string_view to_string(GpuBackend backend) noexcept;
 enum class Transport : std::uint8_t { automatic, ucx, mpi };
 /// "auto", "ucx", "mpi".
 std::string_view to_string(Transport transport) noexcept;
+
+/// What KOLO_CHECK_REPLICAS says: when the parameters of optimizers are compared over the ranks, and which.
+struct ReplicaSetting {
+  /// -1: never; 0: before the first step; N: also after every N-th step.
+  std::int64_t interval = 0;
+  /// Patterns of the names that are left out. `*` matches any run of characters, and all else itself.
+  std::vector<std::string> left_out;
+
+  [[nodiscard]] bool compares(std::string_view name) const noexcept;
+
+  friend bool operator==(const ReplicaSetting&, const ReplicaSetting&) = default;
+};
+
+/// Words with commas between them: `first`, `off` (or `0`), a number of steps, and `-PATTERN`. Empty if they are not.
+std::optional<ReplicaSetting> parse_replica_setting(std::string_view text);
+/// The reverse.
+std::string to_string(const ReplicaSetting& setting);
 
 /// A plain value. `Settings{}` is all defaults. Sizes are in bytes, times in seconds unless the name says otherwise.
 struct Settings {
@@ -111,6 +126,15 @@ void set_variable(const char* name, const char* value);
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes);
 /// The names of all variables of this process's environment.
 std::vector<std::string> environment_names();
+
+/// Whether this process has other rights than its caller: set-user-ID, set-group-ID, capabilities (AT_SECURE). The
+/// caller must not choose the files that it writes: its `process_environment` is `without_files` of the environment.
+bool is_privileged() noexcept;
+/// Variables that name files (KOLO_TIMELINE, TMPDIR, ...) count as not set. A KOLO_STORE that is a file throws Error
+/// (invalid_setting).
+Lookup without_files(Lookup lookup);
+/// The warning to log of those of these variables that count as not set; empty: none does.
+std::string ignored_variables(const std::vector<std::string>& names);
 
 /// Reads all settings. `overrides` are the program's options, by the variables' names. Throws Error(invalid_setting)
 /// naming the variable, the value and the allowed range; also for an override of no known name.

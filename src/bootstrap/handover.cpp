@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/event_fd.hpp"
+#include "base/poller.hpp"
 #include "base/system_error.hpp"
 #include "transport/shm/gathering.hpp"
 #include "transport/shm/local_socket.hpp"

@@ -12,8 +12,8 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "base/event_fd.hpp"
 #include "base/mutex.hpp"
+#include "base/poller.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "transport/shm/segment.hpp"
 #include "transport/threads/thread_inter_node.hpp"

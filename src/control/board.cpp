@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "base/check.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 
 namespace kolo::control {
 

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "control/codec.hpp"
 #include "control/ranges.hpp"
 

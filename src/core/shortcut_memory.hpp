@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/columns.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "core/signature.hpp"
 
 namespace kolo::core {

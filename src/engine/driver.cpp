@@ -6,7 +6,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "base/start_thread.hpp"
+#include "base/thread.hpp"
 
 namespace kolo::engine {
 namespace {

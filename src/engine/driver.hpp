@@ -38,7 +38,6 @@
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "base/poller.hpp"
-#include "base/timer_fd.hpp"
 #include "control/board.hpp"
 #include "transport/node_link.hpp"
 

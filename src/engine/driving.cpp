@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/process_barrier.hpp"
-#include "base/thread_name.hpp"
+#include "base/machine.hpp"
+#include "base/thread.hpp"
 #include "data/kernels/float_mode.hpp"
 
 namespace kolo::engine {

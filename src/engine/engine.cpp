@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "base/one_line.hpp"
+#include "base/quote.hpp"
 
 namespace kolo::engine {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/joins.hpp"
 
-#include "base/cache_line.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "data/backend.hpp"
 #include "data/neutral.hpp"
 

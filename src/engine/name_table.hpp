@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/cache_line.hpp"
 #include "base/hash.hpp"
+#include "base/machine.hpp"
 #include "base/mutex.hpp"
 #include "base/stable_vector.hpp"
 #include "core/signature.hpp"

@@ -22,7 +22,7 @@
 #include "base/fields.hpp"
 #include "base/files.hpp"
 #include "base/system_error.hpp"
-#include "base/thread_name.hpp"
+#include "base/thread.hpp"
 #include "launch/descendants.hpp"
 #include "launch/pipe.hpp"
 #include "launch/sockets.hpp"

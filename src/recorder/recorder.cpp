@@ -13,11 +13,10 @@
 
 #include <kolo/error.hpp>
 
-#include "base/fence.hpp"
 #include "base/files.hpp"
 #include "base/hash.hpp"
+#include "base/machine.hpp"
 #include "base/quote.hpp"
-#include "base/round_up.hpp"
 #include "base/system_error.hpp"
 #include "base/unique_fd.hpp"
 #include "recorder/process.hpp"

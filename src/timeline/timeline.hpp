@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/leavable_thread.hpp"
+#include "base/thread.hpp"
 #include "base/unique_fd.hpp"
 #include "recorder/recorder.hpp"
 

@@ -15,7 +15,7 @@
 #include "base/files.hpp"
 #include "base/quote.hpp"
 #include "base/system_error.hpp"
-#include "base/thread_name.hpp"
+#include "base/thread.hpp"
 
 namespace kolo::timeline {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 
 namespace kolo::transport {
 

@@ -17,8 +17,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/cgroup.hpp"
-
 namespace {
 std::atomic<int> yields{0};
 }

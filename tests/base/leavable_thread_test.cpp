@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/leavable_thread.hpp"
+#include "base/thread.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "base/cpu.hpp"
-#include "base/event_fd.hpp"
 #include "base/poller.hpp"
 
 namespace kolo::base {

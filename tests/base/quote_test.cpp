@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/quote.hpp"
 
-#include "base/one_line.hpp"
-
 #include <gtest/gtest.h>
 
 #include <string>

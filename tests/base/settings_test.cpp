@@ -15,7 +15,6 @@
 
 #include <kolo/error.hpp>
 
-#include "base/privileged.hpp"
 #include "base/settings_table.hpp"
 
 namespace kolo::base {

@@ -18,10 +18,10 @@
 #include "base/clock.hpp"
 #include "base/fields.hpp"
 #include "base/hash.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "base/scratch.hpp"
 #include "base/stable_vector.hpp"
-#include "base/thread_name.hpp"
+#include "base/thread.hpp"
 
 namespace kolo::base {
 namespace {

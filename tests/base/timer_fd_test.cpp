@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/timer_fd.hpp"
+#include "base/poller.hpp"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <vector>
-
-#include "base/poller.hpp"
 
 namespace kolo::base {
 namespace {

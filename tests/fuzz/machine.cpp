@@ -7,7 +7,7 @@
 
 #include <kolo/error.hpp>
 
-#include "base/cgroup.hpp"
+#include "base/cpu.hpp"
 #include "data/cuda/visibility.hpp"
 
 namespace kolo::fuzz {

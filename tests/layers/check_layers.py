@@ -129,7 +129,6 @@ OPENS = re.compile(r"(?<![\w>])::(?:open(?:at)?|creat|mkostemp|mkstemp|rename(?:
 OF_THE_SYSTEM = re.compile(r'"/(?:dev/null|proc/|sys/)')
 MAY_OPEN = {
     "src/base/files.cpp": "the three ways",
-    "src/base/cgroup.cpp": "/proc and /sys, below a root that tests choose",
     "src/base/cpu.cpp": "/proc and /sys, below a root that tests choose",
     "src/checkpoint/disk.cpp": "renames folders that it has made",
     "src/launch/descendants.cpp": "/proc",

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/event_fd.hpp"
+#include "base/poller.hpp"
 #include "transport/node_link.hpp"
 #include "transport/shm/segment.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/cpu_relax.hpp"
+#include "base/machine.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "data/kernels/reduction.hpp"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 
 namespace kolo::data::cpu {
 

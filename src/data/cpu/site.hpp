@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "base/scratch.hpp"
 #include "core/topology.hpp"
 #include "data/backend.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/cache_line.hpp"
+#include "base/machine.hpp"
 #include "data/cpu/registry.hpp"
 #include "data/kernels/float_mode.hpp"
 #include "data/kernels/reduction.hpp"

@@ -9,8 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/cpu.hpp"
-#include "base/start_thread.hpp"
-#include "base/thread_name.hpp"
+#include "base/thread.hpp"
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/equipment.hpp"

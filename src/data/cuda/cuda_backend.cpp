@@ -9,7 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/fields.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "data/cuda/copies.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/equipment.hpp"

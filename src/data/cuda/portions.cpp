@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "core/collectives.hpp"
 #include "core/device_place.hpp"
 #include "data/cuda/collective_portions.hpp"

@@ -7,8 +7,7 @@
 
 #include <kolo/error.hpp>
 
-#include "base/start_thread.hpp"
-#include "base/thread_name.hpp"
+#include "base/thread.hpp"
 #include "data/cuda/cuda_api.hpp"
 
 namespace kolo::cuda {

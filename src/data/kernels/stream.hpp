@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cache_line.hpp"
+#include "base/machine.hpp"
 #include "data/kernels/reduction.hpp"
 
 namespace kolo::kernels {

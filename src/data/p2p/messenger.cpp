@@ -7,7 +7,7 @@
 
 #include <kolo/error.hpp>
 
-#include "base/cpu_relax.hpp"
+#include "base/machine.hpp"
 #include "data/p2p/message_sentences.hpp"
 
 namespace kolo::p2p {

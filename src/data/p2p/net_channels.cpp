@@ -8,7 +8,7 @@
 
 #include <kolo/error.hpp>
 
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 
 namespace kolo::p2p {
 namespace {

@@ -10,10 +10,8 @@
 
 #include <kolo/error.hpp>
 
-#include "base/cache_line.hpp"
 #include "base/check.hpp"
-#include "base/fence.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 
 namespace kolo::p2p {
 namespace {

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "data/p2p/channels.hpp"
 #include "data/p2p/frame.hpp"
 

@@ -15,7 +15,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "base/system_error.hpp"
 
 namespace kolo::shm {

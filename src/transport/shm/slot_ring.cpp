@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/check.hpp"
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 
 namespace kolo::shm {
 

@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/event_fd.hpp"
 #include "base/mutex.hpp"
+#include "base/poller.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/shm/segment.hpp"
 

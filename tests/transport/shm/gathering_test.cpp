@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "base/event_fd.hpp"
+#include "base/poller.hpp"
 #include "bootstrap/handover.hpp"
 #include "tests/support/descriptors.hpp"
 #include "tests/support/meeting.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/round_up.hpp"
+#include "base/machine.hpp"
 #include "bootstrap/handover.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "core/topology.hpp"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread for calls that may never return: a write to a file system that hangs cannot be interrupted. The owner waits
-// for such a thread only so long, and then leaves it to itself, with the memory that it owns.
+// Threads of Kolo's own: how they start, what they are called, how long others wait for them.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -15,9 +15,19 @@
 
 namespace kolo::base {
 
+/// Names the calling thread, for debuggers, top and /proc; Linux keeps the first 15 bytes.
+void set_thread_name(std::string_view name);
+/// The calling thread's name.
+std::string thread_name();
+
+/// Throws Error (transport): "<what> cannot be started: <why, and what to do>".
+[[nodiscard]] std::thread start_thread(std::string_view what, std::function<void()> body);
+
 /// How long Kolo waits for files without which a job can go on: timelines and metrics.
 inline constexpr std::chrono::seconds kFilePatience{10};
 
+/// A thread for calls that may never return: a write to a file system that hangs cannot be interrupted. The owner waits
+/// for such a thread only so long, and then leaves it to itself, with the memory that it owns.
 class LeavableThread {
  public:
   /// No thread.
@@ -46,5 +56,22 @@ class LeavableThread {
 /// Runs `body` on such a thread, and throws what it throws. False: it has not returned within `patience`, and goes on
 /// alone.
 [[nodiscard]] bool run_within(Duration patience, std::string_view what, std::function<void()> body);
+
+/// A deadline for a library's call that has none: ends the process if this object lives longer than `patience`: writes `last_words` to stderr and exits with `status`,
+/// without destructors and exit handlers, which might hang as well. If the system cannot start a thread, there is no
+/// deadline.
+class Watchdog {
+ public:
+  Watchdog(Duration patience, std::string last_words, int status);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  Mutex mutex_;
+  ConditionVariable called_off_;
+  bool over_ KOLO_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
 
 }  // namespace kolo::base

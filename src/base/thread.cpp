@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread.hpp"
+
+#include <array>
+#include <exception>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+#include "base/system_error.hpp"
+
+namespace kolo::base {
+
+void set_thread_name(std::string_view name) {
+  const std::string kept(name.substr(0, 15));
+  const int error = ::pthread_setname_np(::pthread_self(), kept.c_str());
+  KOLO_CHECK(error == 0) << "pthread_setname_np: errno " << error;
+}
+
+std::string thread_name() {
+  std::array<char, 16> name{};
+  const int error = ::pthread_getname_np(::pthread_self(), name.data(), name.size());
+  KOLO_CHECK(error == 0) << "pthread_getname_np: errno " << error;
+  return name.data();
+}
+
+std::thread start_thread(std::string_view what, std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    const int code = error.code().value();
+    throw Error(ErrorCode::transport,
+                std::string(what) + " cannot be started: " + errno_text(code) + start_remedy(code));
+  }
+}
+
+LeavableThread::LeavableThread(std::string_view what, std::function<void()> body) : end_(std::make_shared<End>()) {
+  thread_ = start_thread(what, [end = end_, body = std::move(body)] {
+    body();
+    {
+      const MutexLock lock(end->mutex);
+      end->is_over = true;
+    }
+    end->changed.notify_all();
+  });
+}
+
+LeavableThread::~LeavableThread() {
+  if (thread_.joinable()) thread_.detach();
+}
+
+bool LeavableThread::ends_by(Time deadline) noexcept {
+  if (!thread_.joinable()) return true;
+  {
+    const MutexLock lock(end_->mutex);
+    while (!end_->is_over && end_->changed.wait_until(end_->mutex, deadline)) {
+    }
+    if (!end_->is_over) return false;
+  }
+  thread_.join();
+  return true;
+}
+
+bool run_within(Duration patience, std::string_view what, std::function<void()> body) {
+  const auto failure = std::make_shared<std::exception_ptr>();
+  LeavableThread thread(what, [failure, body = std::move(body)] {
+    try {
+      body();
+    } catch (...) {
+      *failure = std::current_exception();
+    }
+  });
+  if (!thread.ends_by(after(now(), patience))) return false;
+  if (*failure) std::rethrow_exception(*failure);
+  return true;
+}
+
+Watchdog::Watchdog(Duration patience, std::string last_words, int status) {
+  const Time until = after(now(), patience);
+  try {
+    thread_ = std::thread([this, until, words = std::move(last_words) + "\n", status] {
+      set_thread_name("kolo-watchdog");
+      const MutexLock lock(mutex_);
+      bool in_time = true;
+      while (in_time && !over_) in_time = called_off_.wait_until(mutex_, until);
+      if (over_) return;
+      // The process ends whether or not this can be written.
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, words.data(), words.size());
+      ::_exit(status);
+    });
+  } catch (const std::system_error&) {
+    // There is no deadline then: the caller's work is more important.
+  }
+}
+
+Watchdog::~Watchdog() {
+  {
+    const MutexLock lock(mutex_);
+    over_ = true;
+  }
+  called_off_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace kolo::base
