@@ -15,7 +15,7 @@
 #include "base/mutex.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/engine.hpp"
-#include "engine/set_state.hpp"
+#include "engine/sets.hpp"
 #include "timeline/timeline.hpp"
 #include "transport/node_link.hpp"
 #include "transport/regions.hpp"

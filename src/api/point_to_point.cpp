@@ -17,7 +17,7 @@
 #include "core/dtype.hpp"
 #include "data/device.hpp"
 #include "data/p2p/message.hpp"
-#include "engine/message_operation.hpp"
+#include "engine/messages.hpp"
 
 namespace kolo {
 namespace {

@@ -16,7 +16,7 @@
 #include "api/checks.hpp"
 #include "core/signature.hpp"
 #include "engine/operation.hpp"
-#include "engine/set_state.hpp"
+#include "engine/sets.hpp"
 
 namespace kolo::api {
 

@@ -27,8 +27,8 @@
 #include "engine/engine_state.hpp"
 #include "engine/execution.hpp"
 #include "engine/messages.hpp"
+#include "engine/operation.hpp"
 #include "engine/sequence.hpp"
-#include "engine/submission.hpp"
 
 namespace kolo::engine {
 

@@ -352,8 +352,8 @@ base::WaitPolicy Driving::brief_policy() const noexcept {
 /// Drives until `done`, until the time has come, or until nothing moved for so long that the background thread may as
 /// well do it. Lets go of the lock. Empty when done; else what to sleep with until something has changed.
 template <class Done>
-std::optional<base::EventCount::Ticket> Driving::drive(const Done& done, std::optional<base::Time> until,
-                                                       const base::WaitPolicy& policy) {
+std::optional<EventCount::Ticket> Driving::drive(const Done& done, std::optional<base::Time> until,
+                                                 const base::WaitPolicy& policy) {
   const HandOver after(*this);
   const bool rung = may_be_brief();
   const base::Time began = rung ? base::now() : base::Time();
@@ -371,7 +371,7 @@ std::optional<base::EventCount::Ticket> Driving::drive(const Done& done, std::op
     engine_.driver.give_way();
   }
   run_deferred();
-  std::optional<base::EventCount::Ticket> ticket;
+  std::optional<EventCount::Ticket> ticket;
   if (!done()) ticket = engine_.open.waiters.ticket();
   return ticket;
 }
@@ -379,7 +379,7 @@ std::optional<base::EventCount::Ticket> Driving::drive(const Done& done, std::op
 void Driving::drive_until(const std::function<bool()>& done, base::Time until) {
   while (base::now() < until) {
     engine_.driver.take_over();
-    const std::optional<base::EventCount::Ticket> ticket = drive(done, until, engine_.wait_policy);
+    const std::optional<EventCount::Ticket> ticket = drive(done, until, engine_.wait_policy);
     if (!ticket) return;
     engine_.open.waiters.sleep(*ticket, until);
   }

@@ -166,8 +166,8 @@ class Driving {
  private:
   [[nodiscard]] bool has_lone_small() const noexcept KOLO_REQUIRES(kDriving);
   template <class Done>
-  std::optional<base::EventCount::Ticket> drive(const Done& done, std::optional<base::Time> until,
-                                                const base::WaitPolicy& policy) KOLO_RELEASE(kDriving);
+  std::optional<EventCount::Ticket> drive(const Done& done, std::optional<base::Time> until,
+                                          const base::WaitPolicy& policy) KOLO_RELEASE(kDriving);
   [[nodiscard]] base::WaitPolicy policy_for(const Operation& operation);
   [[nodiscard]] base::WaitPolicy brief_policy() const noexcept;
   [[nodiscard]] bool may_be_brief() const noexcept;

@@ -7,23 +7,102 @@
 // the driver's place. After that the message becomes an operation, and the thread waits as for any other one: it
 // drives, then it sleeps. The driver moves all messages in every pass. Like the transport they are armed before a
 // sleep.
-//
-// Tensors of a device are copied to and from memory of the host (device_messages.hpp).
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <kolo/types.hpp>
 
+#include "data/device.hpp"
 #include "data/p2p/message.hpp"
-#include "engine/device_messages.hpp"
 #include "engine/engine_state.hpp"
-#include "engine/message_operation.hpp"
+#include "engine/operation.hpp"
+#include "engine/sets.hpp"
 
 namespace kolo::engine {
+
+/// The operation of a send or a receive. A message's handle points to it, and a thread that waits long for its own
+/// message sleeps on it.
+struct MessageOperation final : Operation {
+  p2p::Message own;   ///< of an asynchronous call: what `message` points to
+  SetStatePtr set;    ///< likewise: the group
+  OperationPtr self;  ///< while it is open; guarded by the lock of the messenger, and the driver's once it is done
+  /// The other half of a `sendrecv`, which outlives this one's end; null: there is none. If one fails because a rank
+  /// has left, the other is given up: its peer may wait for that rank, too. Constant once both are open.
+  MessageOperation* half = nullptr;
+
+  // -- where the tensor lies on a device (DeviceMessages)
+  std::unique_ptr<std::byte[]> host;  ///< the message's memory; null: the tensor's own, of the CPU
+  data::DeviceCopy copy;              ///< between the two; the driver's, from when it begins
+  bool is_copying = false;            ///< it has begun, and is not over; the driver's
+  bool has_ended = false;             ///< the message has; the driver's
+  /// Of a message that has ended well: whether its data must still be copied into the tensor.
+  [[nodiscard]] bool lacks_data() const noexcept {
+    return host != nullptr && message->role == p2p::Message::Role::receive && message->received_bytes > 0;
+  }
+};
+
+/// Messages whose tensors lie on a device. Such a message is an ordinary one in memory of the host, plus a copy: a send
+/// copies the tensor into that memory, from the call on; a receive copies into the tensor when all data has come.
+/// Messages of devices and of the CPU therefore match, keep their order, time out and fail alike.
+///
+///   send     begin, at the call  ->  copied: `Messenger::provide`, piece by piece  ->  the message ends: the operation
+///            is done, once nothing of the copy is under way
+///   receive  the message ends    ->  begin  ->  copied: the operation is done
+///
+/// The driver's, but for `open`.
+class DeviceMessages {
+ public:
+  /// Null: there is no device. It outlives this.
+  explicit DeviceMessages(data::DeviceCopies* device) noexcept : device_(device) {}
+
+  /// Copies that have begun and are not over. Any thread may ask.
+  [[nodiscard]] std::uint64_t open() const noexcept { return open_.load(std::memory_order_acquire); }
+  /// Whether some of them have not been moved yet.
+  [[nodiscard]] bool has_fresh() const noexcept { return has_fresh_ && !copying_.empty(); }
+  void begin(MessageOperation& operation);
+  /// The message has ended, however. Whether the operation goes on: until its copy is over, or, unless the device
+  /// `may_be_used` (it is being aborted, perhaps, and nothing more is asked of it), until `take`.
+  [[nodiscard]] bool keeps(MessageOperation& operation, bool may_be_used);
+  /// Moves copies; `news` is called with each operation, as MessageOperation&, whose copy has come further.
+  template <class News>
+  bool move(News news) {
+    if (open() == 0) return false;
+    has_fresh_ = false;
+    std::vector<data::DeviceCopy*> copies = std::exchange(copies_, {});  // none is left when one of them throws
+    copies.clear();
+    const bool moved = device_->progress(copies);
+    for (data::DeviceCopy* copy : copies) {
+      auto& operation = *static_cast<MessageOperation*>(copy->cookie);
+      if (copy->over) forget(operation);
+      news(operation);
+    }
+    copies_ = std::move(copies);  // for the memory
+    return moved;
+  }
+  /// The device has been aborted: no copy is open any more. Those whose message has ended, which nobody else ends.
+  [[nodiscard]] std::vector<MessageOperation*> take();
+  /// Whether a tensor of these begins in this memory.
+  [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes) const noexcept;
+
+ private:
+  void forget(MessageOperation& operation);
+
+  data::DeviceCopies* const device_;
+  std::vector<MessageOperation*> copying_;
+  std::vector<data::DeviceCopy*> copies_;
+  bool has_fresh_ = false;
+  std::atomic<std::uint64_t> open_{0};
+};
 
 class Driving;
 

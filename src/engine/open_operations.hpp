@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The open operations of this rank, in no order; when the next deadline or warning is due; and how an operation ends.
-// Only the driver uses it, except `waiters`.
+// The open operations of this rank, in no order; when the next deadline or warning is due; how an operation ends; and
+// what the driver and the waiting threads know of each other, beside their handles.
+//
+// The driver counts the open operations for which a thread waits or about which it has asked. An incomplete planned
+// batch is reported only while there are any (docs/architecture.md, "Negotiation", rule 7). Threads that wait for
+// anything but a single operation are woken by a change. A driver notes both during a pass, and publishes them once at
+// its end.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 #include "engine/deferred.hpp"
 #include "engine/driver.hpp"
 #include "engine/name_table.hpp"
@@ -17,11 +25,88 @@
 #include "engine/records.hpp"
 #include "engine/sets.hpp"
 #include "engine/tally.hpp"
-#include "engine/waiters.hpp"
 #include "recorder/recorder.hpp"
 
 namespace kolo::engine {
 
+/// Sleeping until something has changed that no mutex guards. Thread-safe. One that waits:
+///   const EventCount::Ticket ticket = changes.ticket();
+///   if (!what_it_waits_for()) changes.sleep(ticket, until);
+/// A thread that changes something for which others may wait calls `ring` afterwards. After a change between the two
+/// lines `sleep` returns at once. If no thread sleeps, `ring` costs one atomic operation.
+class EventCount {
+ public:
+  using Ticket = std::uint64_t;
+
+  [[nodiscard]] Ticket ticket() const noexcept { return rings_.load(); }
+
+  void ring() noexcept {
+    rings_.fetch_add(1);  // sequentially consistent, as the sleeper's two operations: at least one side sees the other
+    if (sleepers_.load() == 0) return;
+    { const base::MutexLock lock(mutex_); }  // a sleeper that has checked is asleep now
+    changed_.notify_all();
+  }
+
+  /// Returns when `ring` has been called since the ticket was taken, or when the time has come.
+  void sleep(Ticket ticket, base::Time until) {
+    const base::MutexLock lock(mutex_);
+    sleepers_.fetch_add(1);
+    bool in_time = true;
+    while (in_time && rings_.load() == ticket) {
+      if (until == base::Time::max()) {
+        changed_.wait(mutex_);
+      } else {
+        in_time = changed_.wait_until(mutex_, until);
+      }
+    }
+    sleepers_.fetch_sub(1);
+  }
+
+ private:
+  std::atomic<Ticket> rings_{0};
+  std::atomic<int> sleepers_{0};
+  base::Mutex mutex_;
+  base::ConditionVariable changed_;
+};
+
+class Waiters {
+ public:
+  // -- any thread
+  /// A thread waits for the operation, or has asked about it. Returns whether it was not marked before. The operation
+  /// is counted first, and the count corrected afterwards: it is never too low.
+  bool mark(Operation& operation) noexcept {
+    awaited_.fetch_add(1);
+    if (operation.mark_awaited()) return true;
+    awaited_.fetch_sub(1);
+    return false;
+  }
+  [[nodiscard]] EventCount::Ticket ticket() const noexcept { return changes_.ticket(); }
+  void sleep(EventCount::Ticket ticket, base::Time until) { changes_.sleep(ticket, until); }
+
+  // -- the driver
+  /// Whether any operation is awaited. Call it before the mailbox is read: a thread waits after its submissions, so no
+  /// planned batch is reported as lacking a submission that is already in the mailbox.
+  bool look() noexcept { return seen_ = awaited_.load() > 0; }
+  /// Whether operations are awaited, and the driver's last look saw none.
+  [[nodiscard]] bool has_news() const noexcept { return awaited_.load() > 0 && !seen_; }
+  /// One that was marked is done.
+  void note_done() noexcept { ++done_; }
+  /// Something has changed that others may wait for.
+  void note_change() noexcept { has_changed_ = true; }
+  void publish() noexcept {
+    if (done_ > 0) awaited_.fetch_sub(std::exchange(done_, 0));
+    if (std::exchange(has_changed_, false)) changes_.ring();
+  }
+
+ private:
+  std::atomic<std::int64_t> awaited_{0};
+  EventCount changes_;
+  std::int64_t done_ = 0;
+  bool seen_ = false;
+  bool has_changed_ = false;
+};
+
+/// Only the driver uses it, except `waiters`.
 class OpenOperations {
  public:
   struct Patience {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@
 #include "data/backend.hpp"
 
 namespace kolo::p2p {
+
 struct Message;
 }
 
@@ -251,4 +253,28 @@ inline bool try_reuse(const OperationPtr& operation) noexcept {
   operation->reset();
   return true;
 }
+
+/// What threads put into the engine's mailbox for the driver.
+enum class Command : std::uint8_t {
+  // -- starts of operations
+  submit,
+  make_set,
+  join,
+  join_counted,
+  // -- others
+  copy,
+  end_step,
+  drop_set,
+  ask,
+  leave
+};
+
+struct Submission {
+  Command command = Command::submit;
+  OperationPtr operation;
+  core::SetId set = core::kGlobalSet;
+
+  [[nodiscard]] bool starts_operation() const noexcept { return command <= Command::join_counted; }
+};
+
 }  // namespace kolo::engine

@@ -1,27 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The process sets of a rank, and where each has its part of the node's memory. One thread at a time (the engine's
-// driver), but for what is constant.
+// The process sets of a rank: what it knows of each of which it is a member, its open joins there, and where each set
+// has its part of the node's memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/columns.hpp"
+#include "base/mutex.hpp"
 #include "control/messages.hpp"
 #include "control/participant.hpp"
+#include "core/signature.hpp"
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/small_calls.hpp"
-#include "engine/joins.hpp"
+#include "engine/name_table.hpp"
 #include "engine/node_memory.hpp"
-#include "engine/set_state.hpp"
+#include "engine/operation.hpp"
+#include "engine/sequence.hpp"
 
 namespace kolo::engine {
+
+/// A rank's state of a process set of which it is a member: the members, the names that it has used there, and its calls
+/// without a name. A `Group` points to it. Exists as long as something refers to it, perhaps only an operation's entry. Any thread.
+class SetState : public std::enable_shared_from_this<SetState> {
+ public:
+  SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members, std::string its_words,
+           std::uint64_t its_serial = 0)
+      : number(set), serial(its_serial), topology(std::move(its_topology)), members(std::move(its_members)),
+        words(std::move(its_words)), names(set), sequence(set, names) {}
+
+  const core::SetId number;
+  const std::uint64_t serial;      ///< creation index in the log, the same on all ranks and unique; 0: the world
+  const core::Topology topology;   ///< of the set: its ranks are places in `members`
+  const std::vector<int> members;  ///< as ranks of the world, in the set's order
+  const std::string words;         ///< the group's text in messages; empty for the world
+  std::string plane;               ///< how its tensors of the CPU are moved, for a person; constant once it is made
+  NameTable names;
+  Sequence sequence;      ///< its calls without a name
+  base::Mutex own_calls;  ///< held by the thread that makes calls of Kolo's own, which have names of Kolo's own
+};
+using SetStatePtr = std::shared_ptr<SetState>;
+
+/// The open joins of this rank, at most one for each set, and its stand-ins meanwhile: operations whose inputs are
+/// neutral elements, in memory of their own. On a device they need no memory, because the backend fills in neutral
+/// elements (data::Job). One thread at a time (the engine's driver).
+class Joins {
+ public:
+  struct Open {
+    control::SlotId slot = 0;
+    OperationPtr operation;
+  };
+
+  [[nodiscard]] bool any() const noexcept { return !open_.empty(); }
+  void add(core::SetId set, control::SlotId slot, OperationPtr&& operation) {
+    Open& open = open_[set];  // first: the caller keeps the operation if there is no memory
+    open = {slot, std::move(operation)};
+  }
+  /// Null: there is none.
+  [[nodiscard]] const Open* find(core::SetId set) const {
+    const auto found = open_.find(set);
+    return found == open_.end() ? nullptr : &found->second;
+  }
+  /// Its end. Memory that no batch uses is given back.
+  [[nodiscard]] OperationPtr take(core::SetId set) {
+    OperationPtr operation = std::move(open_.at(set).operation);
+    open_.erase(set);
+    if (open_.empty()) memory_.clear();
+    return operation;
+  }
+
+  /// What this rank takes part with in a batch of these signatures, in which it is absent. `rank` of `size` is its
+  /// place in the set.
+  [[nodiscard]] std::vector<OperationPtr>
+  stand_ins(const std::vector<std::shared_ptr<const core::Signature>>& signatures, int rank, int size);
+
+ private:
+  /// Of one batch, until its operations have gone.
+  struct Memory {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
+  };
+  [[nodiscard]] std::shared_ptr<Memory> take_memory(std::size_t bytes);
+
+  std::map<core::SetId, Open> open_;
+  std::vector<std::shared_ptr<Memory>> memory_;  ///< that was used, for the next batches
+};
 
 /// What a set's data plane on the CPU is made from: that of its tensors there, or that of its tensors of a device.
 struct PlaneSite {
@@ -35,6 +107,7 @@ using MakePlane = std::function<std::unique_ptr<data::Backend>(const PlaneSite&)
 /// Makes its part of the node's memory at once, before a peer may look at it, and the plane when that is called for.
 using MakeLatePlane = std::function<std::function<std::unique_ptr<data::Backend>()>(const PlaneSite&)>;
 
+/// One thread at a time (the engine's driver), but for what is constant.
 class Sets {
  public:
   struct Parts {

@@ -22,7 +22,7 @@
 #include "engine/control_loop.hpp"
 #include "engine/driving.hpp"
 #include "engine/engine_state.hpp"
-#include "engine/submission.hpp"
+#include "engine/operation.hpp"
 
 namespace kolo::engine {
 

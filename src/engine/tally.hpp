@@ -1,19 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine's counters and histograms, and the counters of the open step. One thread at a time (the engine's driver).
+// The engine's counters and histograms, and the counters of the open step.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
 #include <kolo/detail/counters.hpp>
+#include <kolo/info.hpp>
 
 #include "base/buckets.hpp"
 #include "core/collectives.hpp"
-#include "engine/counts.hpp"
 
 namespace kolo::engine {
 
+/// Calls and their bytes, by kind of collective.
+using CountsByKind = std::array<CollectiveCount, core::kCollectiveCount>;
+
+/// Adds them to those of the collectives as programs know them.
+inline void add(const CountsByKind& counts, Metrics& to) noexcept {
+  const auto count = [&](core::CollectiveKind kind, CollectiveCount& its) {
+    its.calls += counts[static_cast<std::size_t>(kind)].calls;
+    its.bytes += counts[static_cast<std::size_t>(kind)].bytes;
+  };
+  using Kind = core::CollectiveKind;
+  count(Kind::allreduce, to.allreduce);
+  count(Kind::reduce, to.reduce);
+  count(Kind::broadcast, to.broadcast);
+  count(Kind::allgather, to.allgather);
+  count(Kind::allgather_equal, to.allgather);
+  count(Kind::gather, to.gather);
+  count(Kind::scatter, to.scatter);
+  count(Kind::alltoall, to.alltoall);
+  count(Kind::alltoall_splits, to.alltoall);
+  count(Kind::reduce_scatter, to.reduce_scatter);
+  count(Kind::barrier, to.barrier);
+}
+
+/// One thread at a time (the engine's driver).
 struct Tally : detail::Counters {
   base::DurationBuckets<> negotiations;
   base::DurationBuckets<> executions;
