@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library's way behind a group, a context, a bootstrap and a call.
+// The library's way behind a group, a context, a bootstrap, a handle and a call.
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include <kolo/call.hpp>
 #include <kolo/context.hpp>
+#include <kolo/handle.hpp>
+
+#include "bootstrap/bootstrap.hpp"
 
 namespace kolo::engine {
 class SetState;
@@ -15,6 +19,18 @@ class SetState;
 namespace kolo::detail {
 
 struct GroupParts;
+
+/// The state of the public `kolo::Bootstrap`.
+struct BootstrapHolder {
+  explicit BootstrapHolder(std::unique_ptr<bootstrap::Bootstrap> its) : bootstrap(std::move(its)) {}
+
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap;
+};
+
+struct HandleAccess {
+  /// Throws Error (invalid_argument) for an empty handle.
+  static HandleState& state(const Handle& handle) { return handle.state(); }
+};
 
 /// What the classes have as a friend. See the functions below.
 struct Access {

@@ -8,7 +8,7 @@
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
-#include "core/wire.hpp"
+#include "core/element_types.hpp"
 
 namespace kolo::api {
 namespace {

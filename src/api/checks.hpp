@@ -14,8 +14,7 @@
 #include <kolo/types.hpp>
 
 #include "core/collectives.hpp"
-#include "core/dtype.hpp"
-#include "core/reduce_op.hpp"
+#include "core/element_types.hpp"
 
 namespace kolo::api {
 

@@ -16,7 +16,6 @@
 
 #include "api/access.hpp"
 #include "api/assemble.hpp"
-#include "api/bootstrap_holder.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/launch.hpp"

@@ -9,7 +9,6 @@
 
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
-#include "api/handle_access.hpp"
 #include "base/log.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/device.hpp"

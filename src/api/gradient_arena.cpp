@@ -18,7 +18,7 @@
 #include "base/machine.hpp"
 #include "base/mutex.hpp"
 #include "base/quote.hpp"
-#include "core/dtype.hpp"
+#include "core/element_types.hpp"
 #include "transport/regions.hpp"
 
 namespace kolo {

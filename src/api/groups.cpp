@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of some ranks of a context: how they are made, and how a rank's part in one ends.
-#include <kolo/context.hpp>
-
+// Groups of some ranks of a context: how they are made, and how a rank's part in one ends; what a rank says to all of a
+// group beside its collectives: join and end_step.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/context.hpp>
 #include <kolo/error.hpp>
+#include <kolo/join.hpp>
 
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/submit.hpp"
+#include "engine/engine.hpp"
 
 namespace kolo {
+
 detail::Membership::~Membership() {
   if (state_ == nullptr || !origin_.is_here()) return;
   const std::shared_ptr<engine::Engine> engine = engine_.lock();
@@ -118,5 +122,31 @@ Group Group::split(int color, int key, const GroupOptions& options) const {
 bool Group::is_member() const noexcept { return membership_ == nullptr || membership_->state() != nullptr; }
 
 std::vector<int> Group::members() const { return api::set_of(*this).members; }
+
+namespace {
+
+Future<int> start_join(const Group& group, const JoinOptions& options, bool waits) {
+  if (options.timeout && *options.timeout <= std::chrono::nanoseconds::zero()) {
+    throw Error(ErrorCode::invalid_argument, "join: its timeout is " + std::to_string(options.timeout->count()) +
+                                                 " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
+  }
+  const auto [engine, set] = api::parts_of(group);
+  return Future<int>(engine.submitter().join(set, options.counts_in_averages, options.timeout, waits));
+}
+
+}  // namespace
+
+int join(const Group& group, const JoinOptions& options) { return start_join(group, options, true).get(); }
+Future<int> join_async(const Group& group, const JoinOptions& options) { return start_join(group, options, false); }
+
+int Future<int>::get() {
+  wait();
+  return detail::HandleAccess::state(*this).outputs.first.last;
+}
+
+void end_step(const Group& group) {
+  const auto [engine, set] = api::parts_of(group);
+  engine.submitter().end_step(set.number);
+}
 
 }  // namespace kolo

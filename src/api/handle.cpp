@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/access.hpp"
 #include "api/forks.hpp"
-#include "api/handle_access.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "engine/engine.hpp"

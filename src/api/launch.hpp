@@ -12,7 +12,7 @@
 
 #include <kolo/options.hpp>
 
-#include "api/bootstrap_holder.hpp"
+#include "api/access.hpp"
 #include "api/forks.hpp"
 #include "base/clock.hpp"
 #include "base/settings.hpp"

@@ -3,8 +3,8 @@
 
 #include <kolo/mpi.hpp>
 
+#include "api/access.hpp"
 #include "api/assemble.hpp"
-#include "api/bootstrap_holder.hpp"
 #include "api/launch.hpp"
 #include "mpi/mpi_borrow.hpp"
 

@@ -13,8 +13,7 @@
 
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
-#include "api/handle_access.hpp"
-#include "core/dtype.hpp"
+#include "core/element_types.hpp"
 #include "data/device.hpp"
 #include "data/p2p/message.hpp"
 #include "engine/messages.hpp"

@@ -10,7 +10,7 @@
 #include "api/access.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
-#include "core/dtype.hpp"
+#include "core/element_types.hpp"
 #include "data/backend.hpp"
 
 namespace kolo::api {

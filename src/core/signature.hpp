@@ -16,7 +16,7 @@
 #include <kolo/types.hpp>
 
 #include "core/collectives.hpp"
-#include "core/wire.hpp"
+#include "core/element_types.hpp"
 
 namespace kolo::core {
 

@@ -26,7 +26,7 @@ SAME_FILES = {
     "one writes lines or reads them, the other is what ranks agree on": ["fields", "log"],
     "the message of a rank, of the engine, and of a client": ["messages"],
     "each party's part of one protocol: the engine, participants, the sequencer": [
-        "joins", "sequence", "shortcut", "set", "request", "handshake"],
+        "joins", "sequence", "set", "request", "handshake"],
     "the ranks agree on something: names, requests, gradients": ["agreement"],
     "ranks of a mesh, and messages between any two": ["mesh"],
 }

@@ -17,7 +17,7 @@
 
 #include <kolo/collectives.hpp>
 
-#include "api/bootstrap_holder.hpp"
+#include "api/access.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "errors.hpp"
 

@@ -7,8 +7,7 @@
 #include <kolo/error.hpp>
 
 #include "control/codec/bytes.hpp"
-#include "core/dtype.hpp"
-#include "core/reduce_op.hpp"
+#include "core/element_types.hpp"
 
 namespace kolo::control::codec {
 

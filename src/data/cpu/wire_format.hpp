@@ -17,7 +17,7 @@
 
 #include <kolo/types.hpp>
 
-#include "core/wire.hpp"
+#include "core/element_types.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "data/kernels/reduction.hpp"
 

@@ -9,7 +9,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "core/reduce_op.hpp"
+#include "core/element_types.hpp"
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/nccl_api.hpp"
 #include "data/cuda/nccl_carrier.hpp"

@@ -8,7 +8,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "core/dtype.hpp"
+#include "core/element_types.hpp"
 #include "data/p2p/message_sentences.hpp"
 
 namespace kolo::p2p {

@@ -19,7 +19,7 @@
 #include <ATen/Functions.h>
 #include <c10/core/StreamGuard.h>
 
-#include "api/bootstrap_holder.hpp"
+#include "api/access.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "c10d/process_group.hpp"
 #include "c10d/streams.hpp"
