@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state of the public `kolo::MeetingPlace`, and its text form in KOLO_STORE.
+// The state of the public `kolo::MeetingPlace`, its text form in KOLO_STORE, and the store in a file that all ranks see.
 #pragma once
 
 #include <cstdint>
@@ -38,5 +38,17 @@ namespace launch {
 [[nodiscard]] std::unique_ptr<Directions> directions_to(const MeetingPlace& place, const std::string& interface,
                                                         const JobKey& key);
 
+/// Which owners' files are accepted.
+enum class Owner : std::uint8_t {
+  self,  ///< this user's and root's, if nothing else proves who wrote them
+  any,
+};
+
+/// One file for each key: at `path`, or in `path` if it is a directory. A value is written to another file and renamed,
+/// so that it is never read half written; only the user may read it. The methods throw Error (transport) if the system
+/// fails, or if `path` is no file or has another owner.
+std::shared_ptr<Store> file_store(std::string path, Owner believed);
+
 }  // namespace launch
+
 }  // namespace kolo

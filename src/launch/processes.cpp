@@ -23,11 +23,9 @@
 #include "base/clock.hpp"
 #include "base/system_error.hpp"
 #include "base/unique_fd.hpp"
-#include "launch/descendants.hpp"
+#include "launch/children.hpp"
 #include "launch/output.hpp"
-#include "launch/pipe.hpp"
 #include "launch/sockets.hpp"
-#include "launch/taken_signals.hpp"
 
 namespace kolo::launch {
 namespace {

@@ -9,7 +9,6 @@
 #include <kolo/error.hpp>
 
 #include "base/hash.hpp"
-#include "launch/node_list.hpp"
 
 namespace kolo::launch {
 namespace {
@@ -223,6 +222,40 @@ std::vector<std::uint16_t> ports_of(const std::string& job) {
     ports.push_back(static_cast<std::uint16_t>(kFirstPort + (first % kPortRange + i * kPortStride) % kPortRange));
   }
   return ports;
+}
+
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// "01" of "01-03,7", with its zeros.
+std::optional<std::string_view> first_number(std::string_view range) {
+  std::size_t digits = 0;
+  while (digits < range.size() && is_digit(range[digits])) ++digits;
+  const bool ends = digits == range.size() || range[digits] == ',' || range[digits] == '-';
+  if (digits == 0 || !ends) return std::nullopt;
+  return range.substr(0, digits);
+}
+
+}  // namespace
+
+std::optional<std::string> first_host(std::string_view list) {
+  std::string host;
+  while (!list.empty() && list.front() != ',') {
+    if (list.front() != '[') {
+      host += list.front();
+      list.remove_prefix(1);
+      continue;
+    }
+    const std::size_t end = list.find(']');
+    if (end == std::string_view::npos) return std::nullopt;
+    const auto number = first_number(list.substr(1, end - 1));
+    if (!number) return std::nullopt;
+    host += *number;
+    list.remove_prefix(end + 1);
+  }
+  if (host.empty() || host.find(']') != std::string::npos) return std::nullopt;
+  return host;
 }
 
 }  // namespace kolo::launch

@@ -31,6 +31,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <kolo/options.hpp>
@@ -73,5 +74,8 @@ constexpr const char* kAloneIsTaken = "a world of one: taken";
 /// The ports at which the job of this name meets: outside the range from which systems choose ports for outgoing
 /// connections.
 [[nodiscard]] std::vector<std::uint16_t> ports_of(const std::string& job);
+
+/// The first host of one of Slurm's lists, "gpu[01-03,7],login,rack[1-2]n[0-1]"; empty if it is no such list.
+[[nodiscard]] std::optional<std::string> first_host(std::string_view list);
 
 }  // namespace kolo::launch

@@ -23,10 +23,8 @@
 #include "base/files.hpp"
 #include "base/system_error.hpp"
 #include "base/thread.hpp"
-#include "launch/descendants.hpp"
-#include "launch/pipe.hpp"
+#include "launch/children.hpp"
 #include "launch/sockets.hpp"
-#include "launch/taken_signals.hpp"
 
 namespace kolo::launch {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <kolo/error.hpp>
 
-#include "launch/meeting_frame.hpp"
+#include "launch/connection.hpp"
 
 namespace kolo::fuzz {
 namespace {

@@ -7,7 +7,6 @@
 
 #include <kolo/error.hpp>
 
-#include "launch/node_list.hpp"
 #include "launch/start.hpp"
 
 namespace kolo::fuzz {

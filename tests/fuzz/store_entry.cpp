@@ -3,7 +3,7 @@
 // What a store holds where rank 0 should have left its address.
 #include "fuzz.hpp"
 
-#include "launch/entry.hpp"
+#include "launch/directions.hpp"
 
 namespace kolo::fuzz {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/entry.hpp"
+#include "launch/directions.hpp"
 
 #include <string>
 #include <vector>

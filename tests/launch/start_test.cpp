@@ -12,8 +12,6 @@
 
 #include <kolo/error.hpp>
 
-#include "launch/node_list.hpp"
-
 namespace kolo::launch {
 namespace {
 

@@ -131,7 +131,7 @@ MAY_OPEN = {
     "src/base/files.cpp": "the three ways",
     "src/base/cpu.cpp": "/proc and /sys, below a root that tests choose",
     "src/checkpoint/disk.cpp": "renames folders that it has made",
-    "src/launch/descendants.cpp": "/proc",
+    "src/launch/children.cpp": "/proc",
     "src/recorder/directory.cpp": "the folder of the recorders: its owner is checked",
     "src/recorder/recorder.cpp": "makes a new file and maps it, which needs it open to be read",
     "src/transport/shm/peer_memory.cpp": "/proc",
