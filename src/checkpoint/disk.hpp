@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "checkpoint/index.hpp"
 
 namespace kolo::checkpoint {
 
@@ -85,5 +86,12 @@ class NewFolder {
   std::string folder_;
   File lock_;
 };
+
+/// Reads, decodes and checks the index of a checkpoint, in its folder. Memory is taken once its beginning has been checked. Throws `Error` (io) with the path
+/// of the file. `text`: what was read.
+[[nodiscard]] Index read_index(const std::string& folder, std::string& text);
+
+/// The names of all files of the checkpoint. Throws as `read_index`.
+[[nodiscard]] std::vector<std::string> files_of(const std::string& folder);
 
 }  // namespace kolo::checkpoint

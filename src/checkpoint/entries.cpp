@@ -12,8 +12,8 @@
 
 #include <kolo/error.hpp>
 
+#include "base/hash.hpp"
 #include "checkpoint/index.hpp"
-#include "checkpoint/xxh64.hpp"
 
 namespace kolo {
 namespace checkpoint {
@@ -37,7 +37,7 @@ std::string bytes_of(std::uint64_t number) {
 }
 
 std::string hash_of(const CheckpointEntry& entry) {
-  return bytes_of(xxh64(entry.view.data(), static_cast<std::size_t>(entry.view.bytes())));
+  return bytes_of(base::hash_memory(entry.view.data(), static_cast<std::size_t>(entry.view.bytes())));
 }
 
 bool is_alike(const CheckpointEntry& entry) {

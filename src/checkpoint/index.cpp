@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -10,10 +11,12 @@
 
 #include <kolo/parameters.hpp>
 
-#include "checkpoint/xxh64.hpp"
+#include "base/hash.hpp"
 
 namespace kolo::checkpoint {
 namespace {
+
+static_assert(std::endian::native == std::endian::little, "the hashes and the files are little-endian");
 
 // Format 1, of builds before the first release, had one count of steps for all parameters of an optimizer of
 // LibTorch's.
@@ -236,7 +239,8 @@ void check_tensor(const IndexedTensor& tensor, const Index& index, ErrorCode cod
 }  // namespace
 
 std::string first_line_of(std::string_view rest) {
-  return std::string(kFirstLine) + quoted_hash(xxh64(rest.data(), rest.size())) + std::string(kEndOfFirstLine);
+  return std::string(kFirstLine) + quoted_hash(base::hash_memory(rest.data(), rest.size())) +
+         std::string(kEndOfFirstLine);
 }
 
 std::string encode(const Index& index) {
@@ -272,7 +276,7 @@ Index decode(std::string_view text) {
   parser.expect(kFirstLine);
   const std::uint64_t hash = parser.hash();
   parser.expect(kEndOfFirstLine);
-  if (hash != xxh64(parser.rest().data(), parser.rest().size())) {
+  if (hash != base::hash_memory(parser.rest().data(), parser.rest().size())) {
     throw Error(ErrorCode::io, "is damaged or cut off: its hash is another");
   }
   Index index;

@@ -13,6 +13,9 @@
 //
 // The reader takes what `encode` writes, byte for byte, and nothing else: a reader of any JSON would be larger, and
 // would accept files that nobody has written.
+//
+// The hashes are XXH64 with seed 0 (base/hash.hpp). They find damage. They do not keep out a person who changes a file
+// and its hash.
 #pragma once
 
 #include <cstddef>

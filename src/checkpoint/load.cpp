@@ -12,12 +12,11 @@
 #include <kolo/checkpoint.hpp>
 #include <kolo/error.hpp>
 
+#include "base/hash.hpp"
 #include "checkpoint/disk.hpp"
 #include "checkpoint/entries.hpp"
 #include "checkpoint/index.hpp"
-#include "checkpoint/index_file.hpp"
 #include "checkpoint/ranks.hpp"
-#include "checkpoint/xxh64.hpp"
 
 namespace kolo {
 namespace checkpoint {
@@ -55,7 +54,8 @@ class PartReader {
     const std::int64_t bytes = piece.count * static_cast<std::int64_t>(size_of(tensor.dtype));
     const std::int64_t size = std::min(kBlockBytes, bytes - begin);
     file.read_at(piece.offset + begin, block_.data(), static_cast<std::size_t>(size));
-    if (xxh64(block_.data(), static_cast<std::size_t>(size)) != piece.hashes[static_cast<std::size_t>(number)]) {
+    if (base::hash_memory(block_.data(), static_cast<std::size_t>(size)) !=
+        piece.hashes[static_cast<std::size_t>(number)]) {
       throw Error(ErrorCode::io, file.path() + ": " + quoted_name(tensor.name) + " is damaged: a byte from " +
                                      std::to_string(piece.offset + begin) + " to " +
                                      std::to_string(piece.offset + begin + size - 1) + " is not what was written");
@@ -78,7 +78,7 @@ class PartReader {
     }
     std::string header(static_cast<std::size_t>(listed.header_bytes), '\0');
     fresh.read_at(0, header.data(), header.size());
-    if (xxh64(header.data(), header.size()) != listed.header_hash) {
+    if (base::hash_memory(header.data(), header.size()) != listed.header_hash) {
       throw Error(ErrorCode::io, fresh.path() + ": its header is damaged: a byte from 0 to " +
                                      std::to_string(listed.header_bytes - 1) + " is not what was written");
     }
@@ -194,7 +194,7 @@ void detail::load_checkpoint(const Group& group, const std::string& path, const 
     checkpoint::check_entries(entries);
     index = checkpoint::read_index(path, text);
   });
-  ranks.compare({"index " + std::to_string(checkpoint::xxh64(text.data(), text.size()))});
+  ranks.compare({"index " + std::to_string(base::hash_memory(text.data(), text.size()))});
   std::vector<const checkpoint::IndexedTensor*> tensors;
   ranks.all([&] {
     checkpoint::Found found;

@@ -17,12 +17,11 @@
 #include <kolo/error.hpp>
 
 #include "base/files.hpp"
+#include "base/hash.hpp"
 #include "checkpoint/disk.hpp"
 #include "checkpoint/entries.hpp"
 #include "checkpoint/index.hpp"
-#include "checkpoint/index_file.hpp"
 #include "checkpoint/ranks.hpp"
-#include "checkpoint/xxh64.hpp"
 
 namespace kolo {
 namespace checkpoint {
@@ -149,7 +148,7 @@ class PartWriter {
   void begin() {
     const std::string header = header_of(*entries_);
     offset_ = static_cast<std::int64_t>(header.size());
-    index_.files.push_back({part_name(rank_), 0, offset_, xxh64(header.data(), header.size())});
+    index_.files.push_back({part_name(rank_), 0, offset_, base::hash_memory(header.data(), header.size())});
     file_ = File::create(folder_ + '/' + index_.files[0].name);
     file_.write(header.data(), header.size());
   }
@@ -165,7 +164,7 @@ class PartWriter {
     const std::int64_t bytes = std::min(kBlockBytes, entry.view.bytes() - at_);
     if (bytes > 0) {
       const auto* const block = static_cast<const char*>(entry.view.data()) + at_;
-      index_.tensors.back().pieces[0].hashes.push_back(xxh64(block, static_cast<std::size_t>(bytes)));
+      index_.tensors.back().pieces[0].hashes.push_back(base::hash_memory(block, static_cast<std::size_t>(bytes)));
       file_.write(block, static_cast<std::size_t>(bytes));
     }
     at_ += bytes;

@@ -11,9 +11,9 @@
 
 #include <kolo/error.hpp>
 
+#include "base/hash.hpp"
 #include "checkpoint/entries.hpp"
 #include "checkpoint/index.hpp"
-#include "checkpoint/xxh64.hpp"
 #include "tests/optimizer/errors.hpp"
 
 namespace kolo::checkpoint {
@@ -21,7 +21,7 @@ namespace {
 
 using test::error_of;
 
-std::uint64_t hash_of(std::string_view text) { return xxh64(text.data(), text.size()); }
+std::uint64_t hash_of(std::string_view text) { return base::hash_memory(text.data(), text.size()); }
 
 // The first three are published values; the others, for lengths 4, 11, 18, ..., 109, are those of xxhash of PyPI, which
 // wraps the reference implementation.
