@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks what comes from C, and makes C++ values of it. All throw Error (invalid_argument) with what would be right.
+// Checks what comes from C, makes C++ values of it, and gives C what it gets. All throw Error (invalid_argument) with what would be right.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <kolo/context.hpp>
 #include <kolo/error.hpp>
+#include <kolo/handle.hpp>
 #include <kolo/kolo.h>
 #include <kolo/options.hpp>
 #include <kolo/types.hpp>
@@ -99,6 +103,36 @@ Options options_as(const kolo_options* from) {
   options.timeout = timeout_of(checked.timeout);
   options.priority = checked.priority;
   return options;
+}
+
+/// Gives C a result of the bytes that `make` returns.
+template <class Make>
+kolo_status give_bytes(kolo_result** result, const Make& make) {
+  kolo_result*& place = given(result, "the place for the result");
+  auto made = std::make_unique<kolo_result>();
+  made->bytes = make();
+  place = made.release();
+  return KOLO_OK;
+}
+
+/// A future of what the handle waits for; the handle is then empty.
+template <class Result>
+Future<Result> future_of(Handle& handle) {
+  Future<Result> future;
+  static_cast<Handle&>(future) = std::move(handle);
+  return future;
+}
+
+/// Starts an operation, and gives its handle to C. Nothing can fail once it has been started.
+template <class Start>
+kolo_status started(kolo_handle** handle, std::function<void(Handle&)> write_outputs, const Start& start,
+                    bool is_receive = false) {
+  auto made = std::make_unique<kolo_handle>();
+  made->write_outputs = std::move(write_outputs);
+  made->is_receive = is_receive;
+  made->handle = start();
+  *handle = made.release();
+  return KOLO_OK;
 }
 
 }  // namespace kolo::c

@@ -18,7 +18,6 @@
 #include "c/arguments.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
-#include "c/results.hpp"
 #include "c/starting.hpp"
 
 namespace kolo::c {

@@ -16,7 +16,6 @@
 #include "c/arguments.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
-#include "c/started.hpp"
 
 namespace kolo::c {
 namespace {

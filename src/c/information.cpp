@@ -13,7 +13,6 @@
 #include "base/quote.hpp"
 #include "c/arguments.hpp"
 #include "c/guard.hpp"
-#include "c/results.hpp"
 
 namespace kolo::c {
 namespace {

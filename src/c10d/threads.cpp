@@ -2,6 +2,7 @@
 #include "c10d/threads.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -9,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "c10d/origin.hpp"
+#include <pthread.h>
 
 namespace kolo::c10d {
 
@@ -151,6 +152,13 @@ void Threads::finish_all() {
     const std::shared_ptr<State> state = each.lock();
     if (state && !state->origin.is_inherited()) state->finish();
   }
+}
+
+std::uint32_t Origin::forks() noexcept {
+  static std::atomic<std::uint32_t> count{0};
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++count; });
+  static_cast<void>(registered);
+  return count.load(std::memory_order_relaxed);
 }
 
 }  // namespace kolo::c10d

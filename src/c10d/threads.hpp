@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads on which futures complete. What a program has hung on a future may take long, and may wait for another
-// future; so there is always one more thread than tasks that run, as long as there is something to do.
+// Threads on which futures complete, and objects that a forked process inherits. What a program has hung on a future may
+// take long, and may wait for another future; so there is always one more thread than tasks that run, as long as there is something to do.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -34,6 +35,20 @@ class Threads {
   struct State;
   struct Everybody;
   std::shared_ptr<State> state_;
+};
+
+/// Objects that a process inherits when it is forked, as data loaders' workers do. Their threads and their place in the
+/// job are the parent's: in the child their destructors do nothing. This is a member of such an object. Any thread may ask.
+class Origin {
+ public:
+  Origin() noexcept : forks_(forks()) {}
+  /// Whether this process has been forked since.
+  [[nodiscard]] bool is_inherited() const noexcept { return forks_ != forks(); }
+
+ private:
+  /// Between the first process and this one.
+  static std::uint32_t forks() noexcept;
+  std::uint32_t forks_;
 };
 
 }  // namespace kolo::c10d

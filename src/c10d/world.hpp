@@ -17,8 +17,8 @@
 
 #include <kolo/context.hpp>
 #include <kolo/handle.hpp>
+#include <kolo/store.hpp>
 
-#include "c10d/origin.hpp"
 #include "c10d/tensor_memory.hpp"
 #include "c10d/threads.hpp"
 #include "c10d/versions.hpp"
@@ -89,6 +89,17 @@ class World {
   std::vector<std::unique_ptr<Operation>> adopted_;  // under the mutex
   std::atomic<bool> has_adopted_{false};
   std::optional<Context> context_;  // the first to go: that ends all operations
+};
+
+/// PyTorch's store as the place where Kolo's ranks meet.
+class MeetingStore final : public Store {
+ public:
+  explicit MeetingStore(c10::intrusive_ptr<::c10d::Store> store);
+  void set(const std::string& key, const std::string& value) override;
+  std::optional<std::string> get(const std::string& key, std::chrono::nanoseconds timeout) override;
+
+ private:
+  c10::intrusive_ptr<::c10d::Store> store_;
 };
 
 }  // namespace kolo::c10d

@@ -19,7 +19,6 @@
 
 #include "base/files.hpp"
 #include "libtorch/deepspeed_config.hpp"
-#include "libtorch/on_root.hpp"
 #include "libtorch/tensors.hpp"
 
 namespace kolo::libtorch {

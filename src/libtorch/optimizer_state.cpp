@@ -17,7 +17,6 @@
 #include <kolo/parameters.hpp>
 
 #include "base/files.hpp"
-#include "libtorch/on_root.hpp"
 #include "libtorch/tensors.hpp"
 
 namespace kolo::libtorch {

@@ -3,11 +3,14 @@
 // LibTorch's tensors as Kolo's views, and what must agree about them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
 #include <ATen/core/Tensor.h>
 
+#include <kolo/context.hpp>
+#include <kolo/error.hpp>
 #include <kolo/types.hpp>
 
 namespace kolo::libtorch {
@@ -31,5 +34,10 @@ TensorView memory_view(std::string_view what, const at::Tensor& tensor);
 void mark_changed(const at::Tensor& tensor);
 /// The tensor, or where its memory is not contiguous or not its values, a copy that is both.
 at::Tensor plain(const at::Tensor& tensor);
+
+/// Runs `body` on the root; the others wait for it. What it throws is thrown on every rank, as an `Error` of `code`
+/// (or out_of_memory) that begins with `caller`. Returns the root's result, on every rank.
+std::string on_root(const Group& group, std::string_view caller, int root, ErrorCode code,
+                    const std::function<std::string()>& body);
 
 }  // namespace kolo::libtorch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reduction of a gradient that travels in blocks of 8 bits (optimizer/blocks.hpp). Each rank sends every other its
+// The reduction of a gradient that travels in blocks of 8 bits (the blocks below). Each rank sends every other its
 // piece of the gradient, encoded; sums the pieces that it gets; and, if all ranks are to have all of it, encodes the
 // sum and gathers. It is no wire format of collectives: a sum of encoded numbers must be encoded anew, and what both
 // encodings lose must be kept for the next step (error feedback: Seide and others, "1-Bit Stochastic Gradient Descent",
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +20,23 @@
 #include <kolo/types.hpp>
 
 namespace kolo::optimizer {
+
+/// Numbers as integers of 8 bits in blocks: `kBlock` elements share a scale, a float32. The scales stand first, then a
+/// byte for each element: -127 to 127 times the scale, which is the largest magnitude of the block divided by 127.
+inline constexpr std::int64_t kBlock = 256;
+
+/// The bytes that so many elements take.
+constexpr std::int64_t encoded_bytes(std::int64_t elements) noexcept {
+  return (elements + kBlock - 1) / kBlock * std::int64_t{sizeof(float)} + elements;
+}
+
+/// Encodes the elements plus what `lost` says, and writes there what the encoding has lost. Of a block with an element
+/// that is not finite nothing is lost, and all of it decodes to no number. The view is float32 or float64.
+void encode(const TensorView& elements, float* lost, std::byte* to);
+
+/// Adds the decoded elements to those of the view, or writes them there.
+enum class Decoding { adds, replaces };
+void decode(const std::byte* from, const TensorView& to, Decoding how);
 
 class CompressedGradient {
  public:

@@ -8,7 +8,7 @@
 
 #include <kolo/error.hpp>
 
-#include "why/mentions.hpp"
+#include "why/words.hpp"
 
 namespace kolo::why {
 namespace {

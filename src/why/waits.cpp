@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <set>
 
-#include "why/mentions.hpp"
 #include "why/words.hpp"
 
 namespace kolo::why {

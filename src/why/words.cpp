@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "why/words.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
+#include "base/text.hpp"
 #include "core/collectives.hpp"
 #include "core/signature.hpp"
 
@@ -26,6 +30,63 @@ std::string seconds_text(double seconds) {
 std::string kind_text(std::uint8_t kind) {
   if (kind >= core::kCollectiveCount) return "a collective";
   return std::string(core::to_string(static_cast<core::CollectiveKind>(kind)));
+}
+
+namespace {
+
+/// The rank whose number begins at `at`, behind "rank "; -1: there is none.
+int rank_at(std::string_view text, std::size_t at, int size) {
+  constexpr std::string_view kWord = "rank ";
+  if (at >= text.size() || text.compare(at, kWord.size(), kWord) != 0) return -1;
+  const std::string_view rest = text.substr(at + kWord.size());
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  const std::optional<int> rank = base::parse_number<int>(rest.substr(0, digits));
+  return rank && *rank < size ? *rank : -1;
+}
+
+}  // namespace
+
+std::vector<int> ranks_in(const std::string& text, int size) {
+  std::vector<int> begins(static_cast<std::size_t>(size) +
+                          1);  // of ranges that cover a rank: how many begin there, less
+                               // those that end before
+  const std::size_t begin = text.rfind(" of rank");
+  if (begin == std::string::npos) return {};
+  int number = -1;
+  int from = -1;  // of a range
+  for (std::size_t i = begin; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ' ';
+    if (c >= '0' && c <= '9') {
+      number = std::min(size, std::max(number, 0) * 10 + (c - '0'));
+    } else if (c == '-' && number >= 0) {
+      from = std::exchange(number, -1);
+    } else if (number >= 0) {
+      const int first = from >= 0 ? from : number;
+      const int last = std::min(number, size - 1);
+      if (first <= last) {
+        ++begins[static_cast<std::size_t>(first)];
+        --begins[static_cast<std::size_t>(last) + 1];
+      }
+      number = from = -1;
+    }
+  }
+  std::vector<int> ranks;
+  int covered = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    covered += begins[static_cast<std::size_t>(rank)];
+    if (covered > 0) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+int rank_blamed_by(std::string_view sentence, int size) {
+  if (const int rank = rank_at(sentence, 0, size); rank >= 0) return rank;
+  for (const std::string_view words : {" does not answer", " has not submitted", " has shut down", " has left"}) {
+    const std::size_t end = sentence.find(words);
+    if (end == std::string_view::npos) continue;
+    return rank_at(sentence, sentence.rfind("rank ", end), size);
+  }
+  return -1;
 }
 
 }  // namespace kolo::why
