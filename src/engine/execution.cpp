@@ -60,11 +60,7 @@ void Execution::finish(Batch& batch) {
 }
 
 void Execution::finish(Operation& member, const Status& outcome) {
-  std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < member.buffers.size(); ++i) {
-    bytes += static_cast<std::uint64_t>(member.buffers[i].elements) * size_of(member.signature->tensors[i].dtype);
-  }
-  engine_.tally.note(member.signature->kind, member.buffers.size(), bytes);
+  engine_.tally.note(member.signature->kind, member.buffers.size(), static_cast<std::uint64_t>(member.bytes()));
   if (outcome.ok()) engine_.ending.note_success(member.waiting.since);
   engine_.open.complete(member, outcome);
 }

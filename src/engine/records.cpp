@@ -68,16 +68,12 @@ std::string record_of(const Batch& batch, std::uint32_t plan_key, const data::Ba
 
 std::string record_of(const Operation& operation) {
   if (operation.is_join) return "join";
-  const core::Signature& signature = *operation.signature;
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < operation.buffers.size(); ++i) {
-    bytes += static_cast<std::size_t>(operation.buffers[i].elements) * size_of(signature.tensors[i].dtype);
-  }
-  const std::string kind(core::to_string(signature.kind));
+  const std::string kind(core::to_string(operation.signature->kind));
   const std::string& name = operation.entry->name;
   std::string text = operation.entry->sequence != nullptr ? "unnamed " + kind : kind + " of " + base::quoted(name);
   if (!operation.buffers.empty()) {
-    text += ", " + count_of(operation.buffers.size(), "tensor", "tensors") + " of " + std::to_string(bytes) + " bytes";
+    text += ", " + count_of(operation.buffers.size(), "tensor", "tensors") + " of " +
+            std::to_string(operation.bytes()) + " bytes";
   }
   return text;
 }
