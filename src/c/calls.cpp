@@ -371,8 +371,5 @@ kolo_status kolo_join(const kolo_group* group, const kolo_join_options* options,
 }
 
 kolo_status kolo_end_step(const kolo_group* group) {
-  return guarded([&] {
-    kolo::end_step(given_group(group));
-    return KOLO_OK;
-  });
+  return guarded([&] { kolo::end_step(given_group(group)); });
 }

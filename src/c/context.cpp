@@ -79,7 +79,6 @@ kolo_status run_ranks(const Run& run, int32_t ranks, kolo_body body, void* data,
     if (checked.separate != 0) refuse("these contexts are the ranks' own: leave `separate` 0");
     run(
         ranks, [&] { run_body(body, data); }, options_of_init(checked));
-    return KOLO_OK;
   });
 }
 
@@ -96,7 +95,6 @@ kolo_status ask_place(const kolo_context* context, int32_t* answer, const Ask& a
   return guarded([&] {
     int32_t& place = given(answer, "the place for the answer");
     place = ask(live(context));
-    return KOLO_OK;
   });
 }
 
@@ -116,7 +114,6 @@ kolo_status kolo_init(const kolo_init_options* options, kolo_context** context) 
       kolo::init(its_options);
       place = process_context(kolo::current_context());
     }
-    return KOLO_OK;
   });
 }
 
@@ -126,7 +123,6 @@ kolo_status kolo_current(kolo_context** context) {
     kolo::Context& current = kolo::current_context();
     static_cast<void>(current.size());  // in a fork this fails before anything is locked
     place = place_of_current(current);
-    return KOLO_OK;
   });
 }
 
@@ -143,29 +139,19 @@ kolo_status kolo_shutdown(kolo_context* context) {
       delete context;
       break;
     }
-    return KOLO_OK;
   });
 }
 
 kolo_status kolo_abandon(kolo_context* context, const char* reason) {
-  return guarded([&] {
-    live(context).abandon(std::string(given_name(reason, "the reason")));
-    return KOLO_OK;
-  });
+  return guarded([&] { live(context).abandon(std::string(given_name(reason, "the reason"))); });
 }
 
 kolo_status kolo_start_timeline(kolo_context* context, const char* path) {
-  return guarded([&] {
-    kolo::start_timeline(live(context), std::string(given_name(path, "the path")));
-    return KOLO_OK;
-  });
+  return guarded([&] { kolo::start_timeline(live(context), std::string(given_name(path, "the path"))); });
 }
 
 kolo_status kolo_stop_timeline(kolo_context* context) {
-  return guarded([&] {
-    kolo::stop_timeline(live(context));
-    return KOLO_OK;
-  });
+  return guarded([&] { kolo::stop_timeline(live(context)); });
 }
 
 kolo_status kolo_run_local(int32_t ranks, kolo_body body, void* data, const kolo_init_options* options) {
@@ -196,17 +182,11 @@ kolo_status kolo_cross_size(const kolo_context* context, int32_t* size) {
 }
 
 kolo_status kolo_rank(const kolo_group* group, int32_t* rank) {
-  return guarded([&] {
-    given(rank, "the place for the rank") = kolo::rank(given_group(group));
-    return KOLO_OK;
-  });
+  return guarded([&] { given(rank, "the place for the rank") = kolo::rank(given_group(group)); });
 }
 
 kolo_status kolo_size(const kolo_group* group, int32_t* size) {
-  return guarded([&] {
-    given(size, "the place for the size") = kolo::size(given_group(group));
-    return KOLO_OK;
-  });
+  return guarded([&] { given(size, "the place for the size") = kolo::size(given_group(group)); });
 }
 
 kolo_status kolo_group_of(const kolo_group* parent, const int32_t* ranks, size_t count,
@@ -219,7 +199,6 @@ kolo_status kolo_group_of(const kolo_group* parent, const int32_t* ranks, size_t
     place = std::make_unique<kolo_group>(
                 kolo_group{kolo::Group::of(its, std::vector<int>(list.begin(), list.end()), its_options)})
                 .release();
-    return KOLO_OK;
   });
 }
 
@@ -229,7 +208,6 @@ kolo_status kolo_group_split(const kolo_group* parent, int32_t color, int32_t ke
     const kolo::Group& its = given_group(parent);
     kolo_group*& place = given(group, "the place for the group");
     place = std::make_unique<kolo_group>(kolo_group{its.split(color, key, group_options(options))}).release();
-    return KOLO_OK;
   });
 }
 
@@ -244,7 +222,6 @@ kolo_status kolo_group_is_member(const kolo_group* group, int32_t* is_member) {
   return guarded([&] {
     const kolo::Group& its = given_group(group);
     given(is_member, "the place for the answer") = its.is_member() ? 1 : 0;
-    return KOLO_OK;
   });
 }
 
@@ -257,7 +234,6 @@ kolo_status kolo_group_members(const kolo_group* group, int32_t* ranks, size_t c
              std::to_string(members.size()));
     }
     std::copy(members.begin(), members.end(), room.begin());
-    return KOLO_OK;
   });
 }
 
@@ -267,6 +243,5 @@ kolo_status kolo_group_release(kolo_group* group) {
       refuse("this group is the world of a context, and ends with it: release only groups that you have made");
     }
     delete group;
-    return KOLO_OK;
   });
 }

@@ -18,15 +18,12 @@ kolo_status kolo_cuda_bind(const kolo_group* group, int32_t* index) {
     const kolo::Group& its = given_group(group);
     int32_t& number = given(index, "the place for the device's number");
     number = kolo::cuda::bind(its);
-    return KOLO_OK;
   });
 }
 
 kolo_status kolo_cuda_wait_on(kolo_handle* handle, void* stream) {
-  return guarded([&] {
-    kolo::cuda::wait_on(given(handle, "the handle").handle, static_cast<kolo::cuda::StreamHandle>(stream));
-    return KOLO_OK;
-  });
+  return guarded(
+      [&] { kolo::cuda::wait_on(given(handle, "the handle").handle, static_cast<kolo::cuda::StreamHandle>(stream)); });
 }
 
 #else

@@ -81,7 +81,6 @@ kolo_status kolo_tensor_from_dlpack(const kolo_dl_tensor* from, kolo_tensor* to)
     made.index = made.device == KOLO_CUDA ? its.device.device_id : 0;
     if (its.data != nullptr) made.data = static_cast<char*>(its.data) + its.byte_offset;
     place = made;
-    return KOLO_OK;
   });
 }
 
@@ -104,6 +103,5 @@ kolo_status kolo_tensor_to_dlpack(const kolo_tensor* from, int64_t* shape, int64
     place.shape = &first_extent;
     place.strides = &first_stride;
     place.byte_offset = 0;
-    return KOLO_OK;
   });
 }

@@ -7,6 +7,7 @@
 #include <new>
 #include <stdexcept>
 #include <string_view>
+#include <type_traits>
 
 #include <kolo/error.hpp>
 #include <kolo/kolo.h>
@@ -18,11 +19,16 @@ kolo_status fail(kolo_status status, std::string_view sentence) noexcept;
 
 inline kolo_status status_of(ErrorCode code) noexcept { return static_cast<kolo_status>(code); }
 
-/// Runs the body of a function of C: it throws, or returns `KOLO_OK` or what `fail` has returned.
+/// Runs the body of a function of C: it throws, or returns nothing, `KOLO_OK`, or what `fail` has returned.
 template <class Body>
 kolo_status guarded(const Body& body) noexcept {
   try {
-    return body();
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+      return KOLO_OK;
+    } else {
+      return body();
+    }
   } catch (const Error& error) {
     return fail(status_of(error.code()), error.status().message());
   } catch (const std::bad_alloc&) {

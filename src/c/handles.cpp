@@ -73,7 +73,6 @@ kolo_status kolo_test(kolo_handle* handle, int32_t* is_done) {
   return guarded([&] {
     kolo_handle& its = given(handle, kHandle);
     given(is_done, "the place for the answer") = its.handle.done() ? 1 : 0;
-    return KOLO_OK;
   });
 }
 
@@ -88,7 +87,6 @@ kolo_status kolo_on_done(kolo_handle* handle, kolo_done done, void* data) {
     if (done == nullptr) refuse("the callback is NULL: give a function");
     its.handle.on_done(
         [done, data](const kolo::Status& status) { done(data, status_of(status.code()), status.message().c_str()); });
-    return KOLO_OK;
   });
 }
 
@@ -101,7 +99,6 @@ kolo_status kolo_cancel(kolo_handle* handle, int32_t* is_cancelled) {
     kolo::Future<kolo::Received> receive = future_of<kolo::Received>(its.handle);
     answer = receive.cancel() ? 1 : 0;
     its.handle = std::move(receive);
-    return KOLO_OK;
   });
 }
 
@@ -109,7 +106,6 @@ kolo_status kolo_end(kolo_handle* handle, const char* reason) {
   return guarded([&] {
     kolo_handle& its = given(handle, kHandle);
     its.handle.abandon(std::string(given_name(reason, "the reason")));
-    return KOLO_OK;
   });
 }
 
@@ -121,6 +117,5 @@ kolo_status kolo_late_ranks(kolo_handle* handle, double seconds, int32_t* ranks,
     const std::vector<int> late = its.handle.late_ranks(duration_of(seconds));
     std::copy_n(late.begin(), std::min(late.size(), room.size()), room.begin());
     number = late.size();
-    return KOLO_OK;
   });
 }

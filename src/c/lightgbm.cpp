@@ -11,24 +11,15 @@
 using namespace kolo::c;
 
 kolo_status kolo_lightgbm_attach(const kolo_group* group) {
-  return guarded([&] {
-    kolo::lightgbm::attach(given_group(group));
-    return KOLO_OK;
-  });
+  return guarded([&] { kolo::lightgbm::attach(given_group(group)); });
 }
 
 uint64_t kolo_lightgbm_calls(void) { return kolo::lightgbm::calls(); }
 
 kolo_status kolo_lightgbm_end_training(const char* reason) {
-  return guarded([&] {
-    kolo::lightgbm::end_training(reason == nullptr ? std::string_view() : reason);
-    return KOLO_OK;
-  });
+  return guarded([&] { kolo::lightgbm::end_training(reason == nullptr ? std::string_view() : reason); });
 }
 
 kolo_status kolo_lightgbm_detach(void) {
-  return guarded([&] {
-    kolo::lightgbm::detach();
-    return KOLO_OK;
-  });
+  return guarded([&] { kolo::lightgbm::detach(); });
 }

@@ -53,7 +53,6 @@ kolo_status kolo_result_tensor(const kolo_result* result, kolo_tensor* tensor) {
   return guarded([&] {
     const kolo::Tensor& output = call_result(result).output;
     given(tensor, "the place for the tensor") = tensor_of(output.data(), output.dtype(), output.shape());
-    return KOLO_OK;
   });
 }
 
@@ -64,7 +63,6 @@ kolo_status kolo_result_splits(const kolo_result* result, const int64_t** splits
     size_t& number = given(count, "the place for the number of splits");
     given(splits, "the place for the splits") = received.data();
     number = received.size();
-    return KOLO_OK;
   });
 }
 
@@ -79,7 +77,6 @@ kolo_status kolo_result_bytes(const kolo_result* result, size_t index, const voi
     size_t& length = given(size, "the place for the size");
     given(data, "the place for the data") = bytes[index].data();
     length = bytes[index].size();
-    return KOLO_OK;
   });
 }
 
@@ -111,7 +108,6 @@ kolo_status kolo_broadcast_parameters(const kolo_group* group, const kolo_named_
   return guarded([&] {
     const kolo::Group& its = given_group(group);
     kolo::broadcast_parameters(its, parameters_of(parameters, count), root);
-    return KOLO_OK;
   });
 }
 
@@ -119,7 +115,6 @@ kolo_status kolo_replica_interval(const kolo_group* group, int64_t* interval) {
   return guarded([&] {
     const kolo::Group& its = given_group(group);
     given(interval, "the place for the interval") = kolo::detail::replica_interval(its);
-    return KOLO_OK;
   });
 }
 
@@ -129,7 +124,6 @@ kolo_status kolo_check_replicas(const kolo_group* group, const char* name, const
     const kolo::Group& its = given_group(group);
     const std::vector<kolo::Parameter> list = parameters_of(tensors, count);
     kolo::detail::check_replicas_at(its, name_of(name), list, step < 0 ? std::nullopt : std::optional(step));
-    return KOLO_OK;
   });
 }
 
@@ -160,7 +154,6 @@ kolo_status kolo_arena_make(const kolo_group* group, size_t bytes, int32_t devic
         std::make_unique<kolo_arena>(kolo_arena{device == KOLO_CPU ? kolo::GradientArena(its, bytes, its_name)
                                                                    : kolo::GradientArena(its, bytes, where, its_name)})
             .release();
-    return KOLO_OK;
   });
 }
 
@@ -176,7 +169,6 @@ kolo_status kolo_arena_for(const kolo_group* group, kolo_named_tensor* gradients
         std::make_unique<kolo_arena>(kolo_arena{kolo::GradientArena(its, kolo::Span<kolo::Parameter>(list), its_name)})
             .release();
     for (std::size_t i = 0; i < count; ++i) gradients[i].tensor.data = list[i].gradient->data();
-    return KOLO_OK;
   });
 }
 
@@ -193,7 +185,6 @@ kolo_status kolo_arena_allocate(kolo_arena* arena, kolo_tensor* tensor) {
                                                 : its.allocate(like.dtype(), like.shape());
     wanted.data = made.data();
     to = wanted;
-    return KOLO_OK;
   });
 }
 
@@ -201,7 +192,6 @@ kolo_status kolo_arena_room_for(const kolo_tensor* tensor, size_t* bytes) {
   return guarded([&] {
     const kolo::TensorView view = given_view(tensor, "the tensor");
     given(bytes, "the place for the bytes") = kolo::GradientArena::room_for(view.dtype(), view.shape());
-    return KOLO_OK;
   });
 }
 
@@ -211,7 +201,6 @@ kolo_status kolo_arena_sizes(const kolo_arena* arena, size_t* capacity, size_t* 
     const std::size_t its_capacity = its.capacity();
     if (allocated != nullptr) *allocated = its.allocated();
     if (capacity != nullptr) *capacity = its_capacity;
-    return KOLO_OK;
   });
 }
 
@@ -219,7 +208,6 @@ kolo_status kolo_arena_contains(const kolo_arena* arena, const void* address, in
   return guarded([&] {
     const kolo::GradientArena& its = given(arena, kArena).arena;
     given(contains, "the place for the answer") = its.contains(address) ? 1 : 0;
-    return KOLO_OK;
   });
 }
 

@@ -74,6 +74,5 @@ kolo_status kolo_sendrecv(const kolo_group* group, const kolo_tensor* tensor, in
     give(kolo::sendrecv(its, given_view(tensor, kTensor), to, given_view(into, "the tensor to receive into"), from,
                         its_options),
          received);
-    return KOLO_OK;
   });
 }

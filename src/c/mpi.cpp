@@ -21,7 +21,6 @@ kolo_status kolo_init_mpi(MPI_Comm communicator, const kolo_init_options* option
     if (checked.store != nullptr) refuse("the options have a store: the ranks meet by the communicator, leave it NULL");
     const kolo::Options its_options = options_of_init(checked);
     place = std::make_unique<kolo_context>(kolo::Context(kolo::mpi::bootstrap(communicator), its_options)).release();
-    return KOLO_OK;
   });
 }
 
