@@ -118,13 +118,17 @@ void check_reduction(core::CollectiveKind kind, std::string_view name, DType dty
   if (call.send_as) check_send_as(kind, name, dtype, *call.send_as);
 }
 
+void check_timeout(std::string_view subject, const std::optional<std::chrono::nanoseconds>& timeout) {
+  if (!timeout || *timeout > std::chrono::nanoseconds::zero()) return;
+  throw Error(ErrorCode::invalid_argument, std::string(subject) + ": its timeout is " +
+                                               std::to_string(timeout->count()) +
+                                               " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
+}
+
 std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
                                                         std::optional<std::chrono::nanoseconds> timeout) {
-  if (timeout && *timeout <= std::chrono::nanoseconds::zero()) {
-    refuse(kind, name,
-           "its timeout is " + std::to_string(timeout->count()) +
-               " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
-  }
+  // The subject is a text that most calls need not make.
+  if (timeout && *timeout <= std::chrono::nanoseconds::zero()) check_timeout(subject(kind, name), timeout);
   return timeout;
 }
 

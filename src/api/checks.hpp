@@ -63,7 +63,9 @@ void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTe
                  const char* remedy);
 void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out);
 void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const detail::CallParts& call);
-/// The call's own deadline, or none.
+/// A deadline of its own, or none. `subject` begins the sentence of the error: "join".
+void check_timeout(std::string_view subject, const std::optional<std::chrono::nanoseconds>& timeout);
+/// The same of a collective, whose deadline it returns.
 std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
                                                         std::optional<std::chrono::nanoseconds> timeout);
 /// Members of a grouped call are written independently, so none may overlap.

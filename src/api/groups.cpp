@@ -18,6 +18,7 @@
 #include <kolo/join.hpp>
 
 #include "api/access.hpp"
+#include "api/checks.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/submit.hpp"
@@ -63,26 +64,17 @@ std::vector<std::int32_t> checked_members(const engine::SetState& parent, const 
   return members;
 }
 
-void check_timeout(const char* call, const GroupOptions& options) {
-  if (!options.timeout || *options.timeout > std::chrono::nanoseconds::zero()) return;
-  throw Error(ErrorCode::invalid_argument, std::string(call) + ": its timeout is " +
-                                               std::to_string(options.timeout->count()) +
-                                               " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
-}
-
 Tensor gather_words(const Group& group, const ConstTensorView& own, const GroupOptions& options) {
   const base::MutexLock lock(api::lock_of_own_calls(group));
-  CallResult result;
   AllgatherOptions gather;
   gather.timeout = options.timeout;
-  api::run_own(group, "kolo.split", Call::allgather(own, gather), &result);
-  return std::move(result.output);
+  return api::run_own(group, "kolo.split", Call::allgather(own, gather));
 }
 
 }  // namespace
 
 Group Group::of(const Group& parent, const std::vector<int>& ranks, const GroupOptions& options) {
-  check_timeout("Group::of", options);
+  api::check_timeout("Group::of", options.timeout);
   const std::shared_ptr<engine::Engine>& engine = api::impl_of(parent).shared_engine();
   engine::SetStatePtr state =
       engine->submitter().make_set(checked_members(api::set_of(parent), ranks), options.name, options.timeout);
@@ -94,7 +86,7 @@ Group Group::of(const std::vector<int>& ranks, const GroupOptions& options) {
 }
 
 Group Group::split(int color, int key, const GroupOptions& options) const {
-  check_timeout("Group::split", options);
+  api::check_timeout("Group::split", options.timeout);
   if (color < 0 && color != kNoGroup) {
     throw Error(ErrorCode::invalid_argument, "Group::split: the colour is " + std::to_string(color) +
                                                  "; give one that is not negative, or kNoGroup");
@@ -126,10 +118,7 @@ std::vector<int> Group::members() const { return api::set_of(*this).members; }
 namespace {
 
 Future<int> start_join(const Group& group, const JoinOptions& options, bool waits) {
-  if (options.timeout && *options.timeout <= std::chrono::nanoseconds::zero()) {
-    throw Error(ErrorCode::invalid_argument, "join: its timeout is " + std::to_string(options.timeout->count()) +
-                                                 " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
-  }
+  api::check_timeout("join", options.timeout);
   const auto [engine, set] = api::parts_of(group);
   return Future<int>(engine.submitter().join(set, options.counts_in_averages, options.timeout, waits));
 }

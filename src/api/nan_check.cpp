@@ -73,15 +73,11 @@ std::int64_t first_nan_on_device(data::DeviceBackend& device, const ConstTensorV
   return first;
 }
 
-bool is_floating(DType dtype) noexcept {
-  return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::float16 || dtype == DType::bfloat16;
-}
-
 }  // namespace
 
 void refuse_nan(const engine::Engine& engine, core::CollectiveKind kind, std::string_view name,
                 const ConstTensorView& input, Span<const Stream> streams) {
-  if (!core::traits_of(kind).reduces || !is_floating(input.dtype())) return;
+  if (!core::traits_of(kind).reduces || !is_floating_point(input.dtype())) return;
   const std::int64_t first = input.device().kind == DeviceKind::cpu
                                  ? first_nan(input.dtype(), input.data(), input.elements())
                                  : first_nan_on_device(*engine.device(), input, streams);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "api/access.hpp"
+#include "api/checks.hpp"
 #include "api/context_impl.hpp"
 #include "core/element_types.hpp"
 #include "data/device.hpp"
@@ -38,12 +39,6 @@ void check_tensor(const char* call, const ConstTensorView& tensor) {
     refuse(call, "the tensor is a null pointer, but its shape " + to_string(tensor.shape()) + " has " +
                      std::to_string(tensor.elements()) + " elements; give the address of the first");
   }
-}
-
-void check_timeout(const char* call, const std::optional<std::chrono::nanoseconds>& timeout) {
-  if (!timeout || *timeout > std::chrono::nanoseconds::zero()) return;
-  refuse(call, "its timeout is " + std::to_string(timeout->count()) +
-                   " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
 }
 
 void check_rank(const char* call, const char* which, int rank, const engine::SetState& set, const char* or_else) {
@@ -93,7 +88,7 @@ Message send_of(const char* call, const engine::SetState& set, const detail::Tra
   check_tensor(call, tensor);
   check_rank(call, "to", transfer.to, set, "");
   if (tag < 0) refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative");
-  check_timeout(call, transfer.timeout);
+  api::check_timeout(call, transfer.timeout);
   return message_of(Message::Role::send, set, tensor, transfer.to, tag);
 }
 
@@ -112,7 +107,7 @@ Message receive_of(const char* call, const engine::SetState& set, const detail::
   if (tag < 0 && tag != any_tag) {
     refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative, or any_tag");
   }
-  check_timeout(call, transfer.timeout);
+  api::check_timeout(call, transfer.timeout);
   return message_of(Message::Role::receive, set, tensor, from, tag);
 }
 

@@ -51,6 +51,12 @@ bool run_rank(Context&& context, const std::function<void()>& body,
   }
 }
 
+void require_ranks(int ranks, const char* caller) {
+  if (ranks >= 1) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(caller) + " needs at least one rank, not " + std::to_string(ranks));
+}
+
 std::string what_of(const std::exception_ptr& exception) {
   try {
     std::rethrow_exception(exception);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the body of a rank, for run_local and run_forked.
+// What run_local and run_forked have in common: they run the body of a rank.
 #pragma once
 
 #include <exception>
@@ -17,6 +17,8 @@ namespace kolo::api {
 [[nodiscard]] bool run_rank(Context&& context, const std::function<void()>& body,
                             const std::function<void(const std::exception_ptr& what, bool repeats)>& failed);
 
+/// Throws Error (invalid_argument) for fewer than one.
+void require_ranks(int ranks, const char* caller);
 [[nodiscard]] std::string what_of(const std::exception_ptr& exception);
 
 }  // namespace kolo::api

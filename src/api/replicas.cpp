@@ -197,9 +197,7 @@ void detail::check_replicas_at(const Group& group, std::optional<std::string_vie
   }
   const base::MutexLock lock(api::lock_of_own_calls(group));
   const auto in_order = [&group](const ConstTensorView& mine) {
-    CallResult result;
-    api::run_own(group, "kolo.check_replicas", Call::allgather(mine), &result);
-    return std::move(result.output);
+    return api::run_own(group, "kolo.check_replicas", Call::allgather(mine));
   };
   compare_replicas(group, compared, in_order, words_of(name, step));
 }

@@ -65,12 +65,6 @@ void require_fresh_process(const Options& options) {
 #endif
 }
 
-void require_ranks(int ranks, const char* caller) {
-  if (ranks >= 1) return;
-  throw Error(ErrorCode::invalid_argument,
-              std::string(caller) + " needs at least one rank, not " + std::to_string(ranks));
-}
-
 std::string encode_report(const char* kind, const std::exception_ptr& exception) {
   ErrorCode code = ErrorCode::user_exception;
   std::string text = api::what_of(exception);
@@ -142,7 +136,7 @@ void rethrow(const launch::Outcome& outcome) {
 }  // namespace
 
 void run_forked(int ranks, const std::function<void()>& body, const Options& options) {
-  require_ranks(ranks, "run_forked");
+  api::require_ranks(ranks, "run_forked");
   require_fresh_process(options);
   launch::open_standard_descriptors();
   launch::Start start;
@@ -204,7 +198,7 @@ int status_of(const launch::Outcome& outcome, int ranks) {
 }  // namespace
 
 int run_program(int ranks, const std::vector<std::string>& command) {
-  require_ranks(ranks, "run_program");
+  api::require_ranks(ranks, "run_program");
   if (command.empty()) throw Error(ErrorCode::invalid_argument, "run_program was given no program");
   launch::open_standard_descriptors();
   const MeetingPlace place = store::tcp(kHost, 0);

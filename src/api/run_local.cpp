@@ -60,9 +60,7 @@ class FirstFailure {
 }  // namespace
 
 void run_local(int ranks, const std::function<void()>& body, const Options& options) {
-  if (ranks < 1) {
-    throw Error(ErrorCode::invalid_argument, "run_local needs at least one rank, not " + std::to_string(ranks));
-  }
+  api::require_ranks(ranks, "run_local");
   api::show_devices(options);  // here, while no rank reads the environment
   bootstrap::ThreadWorld world(ranks);
   FirstFailure failure;

@@ -394,13 +394,15 @@ base::Mutex& lock_of_own_calls(const Group& group) {
   return set.own_calls;
 }
 
-void run_own(const Group& group, std::string_view name, const Call& call, CallResult* result) {
+Tensor run_own(const Group& group, std::string_view name, const Call& call) {
   const auto [engine, set] = parts_of(group);
   Request request = make_request(set, {}, call);
   engine.check_usable();
   Claim claim(set.names.claim(name));
   const auto operation = submit(engine, claim, make_operation(engine, claim, std::move(request)), true);
-  finish(engine, *operation, result);
+  CallResult result;
+  finish(engine, *operation, &result);
+  return std::move(result.output);
 }
 
 }  // namespace kolo::api
