@@ -13,7 +13,7 @@ LIBRARY = ("src", "include", "mpi")
 CODE = (".hpp", ".cpp", ".cu")
 LONG = 500
 SHORT = 60
-# Where messages are written down: the log's, those up the tree, and the mirrors of a signature. bytes.hpp knows none.
+# Where messages are written down: the log's, those up the tree, and the mirrors of a signature. Bytes know none.
 MESSAGES = re.compile(r"src/control/codec(?:\.cpp|/(?!bytes\.hpp).*)")
 WAYS = {"step": "a step by name", "short": "a 64-byte all-reduce", "gather": "a 1 MiB gather"}
 # The classes that hold most state.

@@ -231,7 +231,7 @@ struct Departed {
 //   shortcut A short blocking call may avoid the log (shortcut.hpp). Then all members avoid it, while nothing of the
 //            sequence is in flight in the log. Its number is therefore missing on every link, between two messages.
 //   up       `SequenceGrown` says which calls follow those of the message before: how many of which signature, one
-//            after another. Each link has its own numbers for signatures, which the sender gives (sequence.hpp). A
+//            after another. Each link has its own numbers for signatures, which the sender gives (sequence_link.hpp). A
 //            thousand calls of one signature are therefore a few bytes, and no number needs an agreement.
 //   merging  A relay compares its children's calls one by one, and passes on those that all of them have made. If
 //            signatures differ at a number, it passes on all of them as one disputed call.

@@ -27,8 +27,8 @@
 //
 // An invalid entry is refused by an Error (ranges.hpp).
 //
-// Its parts are in src/control/participant/: the table of names (`slot_table`), publishing (`publisher`), plans
-// (`planned_parts`), calls without a name (`own_calls`), joining (`joins`), and ranks that have left
+// Its parts are in src/control/participant/: the table of names (`names`), publishing (`publisher`), plans
+// (`planned_parts`), calls without a name (`sequences`), joining (`joining`), and ranks that have left
 // (`departed_ranks`).
 #pragma once
 

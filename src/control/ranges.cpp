@@ -10,7 +10,7 @@
 
 #include <kolo/error.hpp>
 
-#include "control/sequence.hpp"
+#include "control/sequence_link.hpp"
 
 namespace kolo::control {
 namespace {

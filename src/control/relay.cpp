@@ -6,14 +6,14 @@
 //   by a declaration. A round is complete when every child that speaks has reached it. If a child has declared it, one
 //   `Declared` goes up, in which the ranks that counted are the variant without a signature; else a `Counted`.
 //
-//   A name that has none yet. All children must declare it (relay/new_names.hpp).
+//   A name that has none yet. All children must declare it (relay/declarations.hpp).
 //
 // Counts of a child that does not speak for a set (relay/table.hpp) stay in the table. The sequencer does not use them
 // for absent ranks (it uses their `Joined`), and the end of the join clears them.
 //
-// A round was waited for because of the child that completes it (relay/last_heard.hpp).
+// A round was waited for because of the child that completes it (`LastHeard`, there).
 //
-// Calls without a name are merged by their numbers (sequence.hpp). Every relay above a joined rank waits for the calls
+// Calls without a name are merged by their numbers (sequence_link.hpp). Every relay above a joined rank waits for the calls
 // that its `Joined` counts: only those of the rank's own node have them already.
 //
 // Children are never more than one round apart, because round k+1 begins only when the log has run or failed round k,
@@ -30,10 +30,9 @@
 #include <utility>
 
 #include "control/ranges.hpp"
-#include "control/relay/gathered.hpp"
-#include "control/relay/new_names.hpp"
+#include "control/relay/declarations.hpp"
 #include "control/relay/table.hpp"
-#include "control/sequence.hpp"
+#include "control/sequence_link.hpp"
 
 namespace kolo::control {
 

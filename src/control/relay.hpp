@@ -10,7 +10,7 @@
 //   declarations  held for (set, name, round) until every child with members has submitted that round, bare or whole;
 //                 then one `Declared` with all variants goes up (equal signatures merged). A request that names its
 //                 members is held until every child with one of these has declared it.
-//   sequences     the calls of a set's sequence that all children have made, in their order (sequence.hpp).
+//   sequences     the calls of a set's sequence that all children have made, in their order (sequence_link.hpp).
 //   joining       A rank's `Joined` goes up at once. From then on the rank counts as having submitted everything in
 //                 that set, until the log says that the join has ended. A child without other members below it is not
 //                 waited for. What is complete because of that goes up next.
@@ -22,7 +22,7 @@
 // again when it reads the entry. An invalid message is refused by an Error (ranges.hpp).
 //
 // Its parts are in src/control/relay/: what ids mean and how far each child has come (`table`), and requests that have
-// no id (`new_names`, `gathered`).
+// no id (`declarations`).
 #pragma once
 
 #include <cstddef>

@@ -5,16 +5,16 @@
 // each kind of decision, in src/control/sequencer/; the headers there have the rules in full.
 //
 //   naming         which id means which name under which signature; ids are evicted least recently used first.
-//                  `agreement`: whether what every member has submitted can run, or fails because they disagree.
+//                  `opinions`: whether what every member has submitted can run, or fails because they disagree.
 //   batches        what is ready, when it is appended, and in which order: fusion, priorities, patience.
 //                  `ready_sets`: the queues, by set.
 //   plans          when a set's batches of a step are frozen, and when that ends (what a plan holds: planner.hpp).
 //   call_order     calls without a name, which run in the order of their numbers.
 //   set_maker      which process sets there are. `set`, `set_table`: what is known of each.
-//   joins          ranks that are out of data while the others go on.
+//   joined_ranks   ranks that are out of data while the others go on.
 //   questions      long waits: warnings, deadlines, and which ranks the error names.
-//   departures     which ranks have left. `failures`: what fails because of that, while the job goes on.
-//   log            the decisions. The first fatal error ends it.
+//   departures     which ranks have left. `Failures`: what fails because of that, while the job goes on.
+//   log_writer     the decisions. The first fatal error ends it.
 //
 // Messages must be given in the order in which the root's relay sent them. A message with a generation that has ended
 // is dropped; its sender sends it again when it reads the log. An invalid message is refused by an Error (ranges.hpp).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sequences of calls without a name: how they pass over a link, meet in a relay, and become batches.
-#include "control/sequence.hpp"
+#include "control/sequence_link.hpp"
 
 #include <cstdint>
 #include <memory>

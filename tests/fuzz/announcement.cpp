@@ -5,7 +5,7 @@
 
 #include <kolo/error.hpp>
 
-#include "control/tcp/announcement.hpp"
+#include "control/tcp/addresses.hpp"
 #include "control/tcp/interfaces.hpp"
 
 namespace kolo::fuzz {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/handshake.hpp"
-#include "control/tcp/handshake.hpp"
+#include "control/tcp/addresses.hpp"
 
 namespace kolo::fuzz {
 namespace {

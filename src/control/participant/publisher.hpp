@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "control/participant/departed_ranks.hpp"
-#include "control/participant/slot_table.hpp"
+#include "control/participant/names.hpp"
 
 namespace kolo::control::participant {
 

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "control/relay/gathered.hpp"
-#include "control/sequence.hpp"
+#include "control/relay/declarations.hpp"
+#include "control/sequence_link.hpp"
 
 namespace kolo::control::relay {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "control/sentences.hpp"
-#include "control/sequencer/agreement.hpp"
+#include "control/sequencer/opinions.hpp"
 
 namespace kolo::control::sequencer {
 

@@ -3,7 +3,7 @@
 // Calls without a name (messages.hpp, "Sequences"): which of a set's next calls are one batch, which fail, and
 // which can never run.
 //
-// Calls have a queue of their own (call_queue.hpp), because they run in the order of their numbers. While it is not
+// Calls have a queue of their own (`CallQueue`, set.hpp), because they run in the order of their numbers. While it is not
 // empty, it has one place of priority 0 in the set's queue. When that place comes to the front, one batch is appended,
 // and a place for the rest goes to the end.
 //
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "control/sequencer/departures.hpp"
-#include "control/sequencer/log.hpp"
+#include "control/sequencer/log_writer.hpp"
 #include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_table.hpp"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "control/ranges.hpp"
-#include "control/sequencer/agreement.hpp"
+#include "control/sequencer/opinions.hpp"
 
 namespace kolo::control::sequencer {
 

@@ -5,11 +5,11 @@
 //
 //   agreed    A declaration on which all agree assigns an id (or a new generation of the name's id) and is ready at
 //             once. One that waits for an id is a *newcomer*; newcomers get their ids in the order in which they came.
-//   disputed  One on which they disagree fails that round on every member, with the same sentence (agreement.hpp).
+//   disputed  One on which they disagree fails that round on every member, with the same sentence (opinions.hpp).
 //   eviction  Ids are evicted least recently used first, never a ready one. If all are ready, plans are voided, so that
 //             their members are appended, and newcomers wait until then.
 //   memory    A name with an id has a round, which tells whether the log has run or failed a submission. Names that
-//             have lost their id, or failed before they had one, are in past_names.hpp.
+//             have lost their id, or failed before they had one, are in `PastNames` (set.hpp).
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@
 #include <map>
 #include <vector>
 
-#include "control/sequencer/log.hpp"
+#include "control/sequencer/log_writer.hpp"
 #include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_table.hpp"
 

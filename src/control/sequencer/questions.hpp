@@ -32,8 +32,7 @@
 
 #include "control/sequencer/call_order.hpp"
 #include "control/sequencer/departures.hpp"
-#include "control/sequencer/failures.hpp"
-#include "control/sequencer/log.hpp"
+#include "control/sequencer/log_writer.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/set_table.hpp"
 

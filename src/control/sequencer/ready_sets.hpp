@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sets in which a request is ready. Requests enter the sets' queues (ready_queue.hpp) here. The calls of a set's
+// The sets in which a request is ready. Requests enter the sets' queues (`ReadyQueue`) here. The calls of a set's
 // sequence have a queue of their own; together they have one place in the set's queue.
 #pragma once
 

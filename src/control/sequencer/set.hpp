@@ -4,21 +4,193 @@
 // Plain data, no threads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "control/absentees.hpp"
-#include "control/sequencer/call_queue.hpp"
-#include "control/sequencer/past_names.hpp"
+#include "control/messages.hpp"
+#include "control/ranges.hpp"
+#include "control/sequence_link.hpp"
 #include "control/sequencer/planner.hpp"
-#include "control/sequencer/ready_queue.hpp"
-#include "control/sequencer/request.hpp"
 #include "control/sequencer/tensor_table.hpp"
 
 namespace kolo::control::sequencer {
+
+/// A request without its round. Different sets may use the same name, and so may requests that name their members.
+using Key = std::tuple<core::SetId, std::vector<std::int32_t>, std::string, bool>;
+
+inline Key key_of(const Request& request) { return {request.set, request.members, request.name, request.join}; }
+inline Request request_of(const Declared& message) {
+  return {message.set, message.name, message.round, message.members};
+}
+
+struct Queued {
+  bool planned = false;  ///< a batch of the set's plan, by number; else a tensor, by id
+  std::uint32_t which = 0;
+  bool calls = false;  ///< instead: calls of the set's sequence
+  std::int32_t priority = 0;
+  std::uint64_t since = 0;  ///< how many batches the set had appended when it was queued
+  [[nodiscard]] bool is_tensor() const noexcept { return !planned && !calls; }
+};
+
+/// The requests of one set that are ready and not in the log: by priority, and among equals in the order in which they
+/// became ready. Plain data.
+class ReadyQueue {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return items_.empty(); }
+  /// The next one. The queue must not be empty.
+  [[nodiscard]] const Queued& front() const { return items_.front(); }
+  void pop_front() { items_.pop_front(); }
+  /// Everything, in order; the queue is empty then.
+  [[nodiscard]] std::deque<Queued> take_all() { return std::exchange(items_, {}); }
+
+  /// Inserts behind items of the same priority. Without priorities that is one comparison, and the item goes to the
+  /// end.
+  void push(const Queued& item) {
+    const auto precedes = [](const Queued& a, const Queued& b) { return a.priority > b.priority; };
+    auto place = items_.end();
+    if (!items_.empty() && precedes(item, items_.back()))
+      place = std::upper_bound(items_.begin(), items_.end(), item, precedes);
+    items_.insert(place, item);
+  }
+
+  /// Moves an item to the front that `patience` batches have overtaken. `appended`: how many batches the set has
+  /// appended. The queue must not be empty.
+  void be_fair(std::uint64_t appended, std::uint64_t patience) {
+    if (items_.front().priority == items_.back().priority) return;
+    const auto oldest = std::min_element(items_.begin(), items_.end(),
+                                         [](const Queued& a, const Queued& b) { return a.since < b.since; });
+    if (appended - oldest->since < patience) return;
+    std::rotate(items_.begin(), oldest, std::next(oldest));
+  }
+
+ private:
+  std::deque<Queued> items_;
+};
+
+/// One set's sequence of calls without a name, as far as all present members have made it. Calls go into the log in the
+/// order of their numbers; the next is `run() + 1`. Plain data.
+///
+/// After `cut` no call beyond `last()` can run, and none is in the queue: it is the last call of a rank that has left,
+/// or the last that the others had made meanwhile, if that rank had joined.
+/// Ranks that have joined contribute to the calls that they had made, and to no later ones.
+class CallQueue {
+ public:
+  /// All present members have made these.
+  void hear(SequenceGrown message) {
+    if (message.first > heard() + 1) pass(message.first - 1);
+    core::Round number = message.first - 1;
+    const std::int32_t last = message.last;
+    for (Calls& calls : link_.take(std::move(message))) {
+      if (number >= last_) break;
+      calls.count = std::min(calls.count, last_ - number);
+      number += calls.count;
+      calls.last = last;
+      queue_.push_back(std::move(calls));
+    }
+  }
+  /// The calls up to this number that are not in the log have avoided it.
+  void pass(core::Round call) {
+    call = std::min(call, last_);
+    if (call <= run_) return;
+    require(queue_.empty(), "calls have avoided the log while others were on their way there");
+    run_ = call;
+  }
+  /// The number of the last call received, whether it can run or not.
+  [[nodiscard]] core::Round heard() const noexcept { return link_.calls(); }
+  /// The number of the last call that is in the log, or has avoided it.
+  [[nodiscard]] core::Round run() const noexcept { return run_; }
+  /// No call beyond this number can run.
+  [[nodiscard]] core::Round last() const noexcept { return last_; }
+
+  /// Whether all received calls that can run are in the log.
+  [[nodiscard]] bool empty() const noexcept { return queue_.empty(); }
+  /// The next calls of one signature, at least one. The queue must not be empty, here and for the next two functions.
+  [[nodiscard]] const Calls& next() const { return queue_.front(); }
+  /// How many of `next()` have the same contributing ranks as the first.
+  [[nodiscard]] std::uint64_t alike() const { return absent_.alike(run_ + 1, next().count); }
+  /// The first `count` calls of `next()` are in the log now.
+  void pop(std::uint64_t count) {
+    run_ += count;
+    queue_.front().count -= count;
+    if (queue_.front().count == 0) queue_.pop_front();
+  }
+
+  /// This rank has joined after it had made `calls` calls.
+  void join(std::int32_t rank, core::Round calls) { absent_.add(rank, calls); }
+  /// All are present again.
+  void end_join() { absent_.clear(); }
+  /// The absent ranks that have not made this call, ascending.
+  [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const { return absent_.without(call); }
+  /// Whether everything that the absent ranks had made is in the log.
+  [[nodiscard]] bool is_done() const { return empty() && absent_.are_done(run_); }
+
+  /// A member that leaves has made these: no later call can run, but for those that run without it, as it had joined.
+  void cut(core::Round last) { last_ = std::min(last_, std::max({last, heard(), run_})); }
+  /// The calls in the queue cannot run either.
+  void drop() {
+    queue_.clear();
+    last_ = std::min(last_, run_);
+  }
+  /// A member has asked about this call, because a rank of the set has left.
+  void note_asked(core::Round call) { asked_ = std::max(asked_, call); }
+  /// Whether a member has made a call that can never run, since this last returned true.
+  [[nodiscard]] bool take_asked() {
+    if (asked_ <= last_) return false;
+    asked_ = last_;
+    return true;
+  }
+
+ private:
+  SequenceReceiver link_;
+  std::deque<Calls> queue_;  ///< received, and not in the log
+  core::Round run_ = 0;
+  core::Round last_ = ~core::Round{0};
+  core::Round asked_ = 0;
+  AbsentCallers absent_;
+};
+
+/// The outcome of names of one set that have lost their id, or failed before they had one. A rank that joins lists what
+/// it had in flight as of the last entry that it had read. This class tells what the log has run or failed since. Plain
+/// data.
+///
+/// A name is forgotten when every member has read of it: when all have completed more batches than there were before.
+class PastNames {
+ public:
+  /// Records the last round of the name that was run or failed, by entry `entry` of the log (from 1). `appended`:
+  /// batches of the set before that entry; `completed`: batches that every member has completed.
+  void note(const std::string& name, core::Round round, std::uint64_t entry, std::uint64_t appended,
+            std::uint64_t completed) {
+    while (!names_.empty() && names_.front().batches < completed) names_.pop_front();
+    names_.push_back({name, round, entry, appended});
+  }
+  /// The last failure of a name makes earlier ones redundant.
+  void forget_until(const std::string& name, core::Round round) {
+    const auto is_older = [&](const Name& one) { return one.name == name && one.round <= round; };
+    names_.erase(std::remove_if(names_.begin(), names_.end(), is_older), names_.end());
+  }
+  /// Whether the log has run or failed this round after its entry `read`.
+  [[nodiscard]] bool is_over(const std::string& name, core::Round round, std::uint64_t read) const {
+    return std::any_of(names_.begin(), names_.end(),
+                       [&](const Name& one) { return one.entry > read && one.name == name && one.round >= round; });
+  }
+
+ private:
+  struct Name {
+    std::string name;
+    core::Round round = 0;
+    std::uint64_t entry = 0;
+    std::uint64_t batches = 0;
+  };
+  std::deque<Name> names_;  ///< by entry
+};
 
 struct Plan {
   Plan(std::uint32_t plan, Planner::Batches cut)
@@ -63,7 +235,7 @@ struct Set {
   // Names that have no id any more (naming.hpp).
   PastNames over;
 
-  // Joining (joins.hpp).
+  // Joining (joined_ranks.hpp).
   Absentees absent;
   std::int32_t last = -1;        ///< the rank that joined last
   std::uint64_t most_steps = 0;  ///< the most steps that one of them has ended

@@ -6,7 +6,7 @@
 
 #include "control/ranges.hpp"
 #include "control/sentences.hpp"
-#include "control/sequencer/agreement.hpp"
+#include "control/sequencer/opinions.hpp"
 
 namespace kolo::control::sequencer {
 

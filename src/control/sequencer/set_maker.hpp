@@ -5,7 +5,7 @@
 //
 // A set is refused if its members give different orders of ranks, if a member is in `sets_per_rank` sets already, or if
 // there is no row of reserved ids for it. It fails if it was given up, because a member had left without asking for it
-// (failures.hpp).
+// (`Failures`, departures.hpp).
 //
 // When the last member has dropped a set, nothing of it is in flight anywhere; a message that says otherwise is refused
 // by an Error. The other parts then forget the set, too.
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "control/sequencer/call_order.hpp"
-#include "control/sequencer/failures.hpp"
+#include "control/sequencer/departures.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/questions.hpp"
 

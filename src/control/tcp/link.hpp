@@ -13,7 +13,6 @@
 #include "control/codec.hpp"
 #include "control/control_channel.hpp"
 #include "control/tcp/asio.hpp"
-#include "control/tcp/byte_queue.hpp"
 #include "control/tcp/frame_inbox.hpp"
 
 namespace kolo::tcp {

@@ -14,7 +14,7 @@
 
 #include "base/system_error.hpp"
 #include "base/text.hpp"
-#include "control/tcp/handshake.hpp"
+#include "control/tcp/addresses.hpp"
 
 namespace kolo::tcp {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "control/tcp/announcement.hpp"
+#include "control/tcp/addresses.hpp"
 #include "control/tcp/asio.hpp"
 #include "control/tcp/interfaces.hpp"
 

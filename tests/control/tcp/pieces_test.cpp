@@ -7,9 +7,8 @@
 
 #include <kolo/error.hpp>
 
-#include "control/tcp/announcement.hpp"
-#include "control/tcp/byte_queue.hpp"
-#include "control/tcp/handshake.hpp"
+#include "control/tcp/addresses.hpp"
+#include "control/tcp/frame_inbox.hpp"
 #include "control/tcp/interfaces.hpp"
 #include "control/tcp/rendezvous.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "control/tcp/asio.hpp"
-#include "control/tcp/handshake.hpp"
+#include "control/tcp/addresses.hpp"
 
 namespace kolo::tcp::testing {
 

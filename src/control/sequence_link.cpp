@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/sequence.hpp"
+#include "control/sequence_link.hpp"
 
 #include <algorithm>
 #include <utility>

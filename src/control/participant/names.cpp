@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/participant/slot_table.hpp"
+#include "control/participant/names.hpp"
 
 #include <algorithm>
 

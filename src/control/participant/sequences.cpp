@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/participant/own_calls.hpp"
+#include "control/participant/sequences.hpp"
 
 #include <algorithm>
 

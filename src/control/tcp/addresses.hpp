@@ -5,10 +5,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/handshake.hpp"
 #include "control/tcp/asio.hpp"
 
 namespace kolo::tcp {
@@ -28,5 +30,18 @@ Nonce make_nonce();
 std::string encode(const Announcement& announcement);
 /// Throws Error(transport) for text that `encode` does not make.
 Announcement decode_announcement(const std::string& text);
+
+// How two leaders meet: the handshake of base/handshake.hpp, in which the parent is the listener, and the number in a
+// hello counts the child's hellos. A child that lost a connection says hello again on another; the parent keeps the one
+// with the highest number, whichever comes first.
+//
+// The greeting also has the parent's announced nonce: a child sends nothing to another process that answers at an
+// announced address.
+
+using GreetingBytes = std::array<std::uint8_t, sizeof(base::GreetingBytes) + sizeof(Nonce)>;
+
+[[nodiscard]] GreetingBytes make_greeting(const base::Word& word, const Nonce& nonce);
+/// Empty, and `word` is set, when it is a greeting with this nonce; else what is wrong with it ("is another process").
+[[nodiscard]] std::string judge_greeting(const GreetingBytes& bytes, const Nonce& nonce, base::Word& word);
 
 }  // namespace kolo::tcp

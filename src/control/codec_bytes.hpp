@@ -3,7 +3,7 @@
 // How values become bytes. Unsigned numbers are LEB128 varints; signed ones are zigzag varints; doubles are their eight
 // bytes; choices and flags are a byte; a list is its length and its items; what may be missing is a flag and the value.
 // Lists of numbers hold differences from the item before, since they mostly ascend or come from one run of numbers: one
-// byte each. A struct is its fields, in the order of its list (fields.hpp).
+// byte each. A struct is its fields, in the order of its list (codec.cpp).
 //
 // A list's length is checked against the remaining bytes, by the fewest bytes that an item takes. A list of structs
 // grows while they are read. The memory that a reader allocates is therefore bounded by a constant times what it has
@@ -29,7 +29,7 @@
 
 namespace kolo::control::codec {
 
-/// The fields of a struct, as pointers to them; fields.hpp has them all.
+/// The fields of a struct, as pointers to them; codec.cpp has them all.
 template <class Struct>
 inline constexpr std::nullptr_t kFields = nullptr;
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "control/participant/own_calls.hpp"
+#include "control/participant/sequences.hpp"
 #include "control/participant/planned_parts.hpp"
 #include "control/participant/publisher.hpp"
 

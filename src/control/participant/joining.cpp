@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/participant/joins.hpp"
+#include "control/participant/joining.hpp"
 
 #include <algorithm>
 #include <utility>

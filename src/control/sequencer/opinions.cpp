@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/sequencer/agreement.hpp"
+#include "control/sequencer/opinions.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/sequencer/joins.hpp"
+#include "control/sequencer/joined_ranks.hpp"
 
 #include <algorithm>
 #include <set>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/tcp/announcement.hpp"
+#include "control/tcp/addresses.hpp"
 
-#include <sys/random.h>
-
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <optional>
+#include <sys/random.h>
 
 #include <kolo/error.hpp>
 
@@ -14,6 +14,7 @@
 #include "control/tcp/interfaces.hpp"
 
 namespace kolo::tcp {
+
 namespace {
 
 constexpr const char* kFormat = "1";
@@ -76,6 +77,22 @@ Announcement decode_announcement(const std::string& text) {
   }
   if (result.endpoints.empty()) refuse(text);
   return result;
+}
+
+GreetingBytes make_greeting(const base::Word& word, const Nonce& nonce) {
+  const base::GreetingBytes greeting = base::make_greeting(word);
+  GreetingBytes bytes{};
+  std::copy(nonce.begin(), nonce.end(), std::copy(greeting.begin(), greeting.end(), bytes.begin()));
+  return bytes;
+}
+
+std::string judge_greeting(const GreetingBytes& bytes, const Nonce& nonce, base::Word& word) {
+  base::GreetingBytes greeting{};
+  std::copy_n(bytes.begin(), greeting.size(), greeting.begin());
+  std::string wrong = base::judge_greeting(greeting, word);
+  if (wrong.empty() && !std::equal(nonce.begin(), nonce.end(), bytes.begin() + greeting.size()))
+    wrong = "is another process";
+  return wrong;
 }
 
 }  // namespace kolo::tcp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control/relay/new_names.hpp"
+#include "control/relay/declarations.hpp"
 
 #include <utility>
 
