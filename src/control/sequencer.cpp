@@ -19,7 +19,6 @@
 #include "control/sequencer/naming.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/questions.hpp"
-#include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_maker.hpp"
 #include "control/sequencer/set_table.hpp"
 #include "control/sequencer/tensor_table.hpp"

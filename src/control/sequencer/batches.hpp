@@ -2,8 +2,8 @@
 //
 // Which batches the log gets, when, and in which order.
 //
-// A tensor becomes *ready* when all members have submitted it. It then enters its set's queue (ready_sets.hpp). When
-// the backends have space, requests are taken from the queue and appended.
+// A tensor becomes *ready* when all members have submitted it. It then enters its set's queue (`ReadySets`). When the
+// backends have space, requests are taken from the queue and appended.
 //
 //   space        Ready tensors of a set are appended in the order in which they became ready, as one batch up to the
 //               fusion threshold, while the slowest member has fewer than `open_batches` open; what becomes ready
@@ -28,7 +28,6 @@
 #include "control/sequencer/departures.hpp"
 #include "control/sequencer/log_writer.hpp"
 #include "control/sequencer/plans.hpp"
-#include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_table.hpp"
 
 namespace kolo::control::sequencer {

@@ -17,7 +17,6 @@
 
 #include "control/sequencer/departures.hpp"
 #include "control/sequencer/log_writer.hpp"
-#include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_table.hpp"
 
 namespace kolo::control::sequencer {

@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "control/sequencer/log_writer.hpp"
-#include "control/sequencer/ready_sets.hpp"
 #include "control/sequencer/set_table.hpp"
 
 namespace kolo::control::sequencer {
