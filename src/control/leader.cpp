@@ -299,9 +299,7 @@ void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
     ended_ = true;
     if (control_ != nullptr) control_->expect_close();
   }
-  if (const auto* added = std::get_if<SetAdded>(&entry)) note_members(*added);
   if (wakes_ranks(entry)) want_wake(readers_of(entry, relay_));
-  if (const auto* removed = std::get_if<SetRemoved>(&entry)) members_.erase(removed->set);
   if (!waiting_.empty() || !board_.append_log(view_of(bytes))) {
     waiting_.push_back(std::move(bytes));
     append_waiting();
@@ -323,32 +321,17 @@ bool Leader::append_waiting() {
   return moved;
 }
 
-void Leader::note_members(const SetAdded& added) {
-  Members& members = members_[added.set];
-  std::vector<std::int32_t> ascending = added.members;
-  std::sort(ascending.begin(), ascending.end());
-  members.words = group_of(added.name, ascending);
-  const std::vector<int>& ranks = topology_.nodes[static_cast<std::size_t>(topology_.node)];
-  for (std::size_t local = 0; local < ranks.size(); ++local) {
-    const bool is_member = std::find(added.members.begin(), added.members.end(), ranks[local]) != added.members.end();
-    if (is_member) members.here.push_back(static_cast<int>(local));
-  }
-}
-
-std::string Leader::words_of(core::SetId set) const {
-  const auto found = members_.find(set);
-  return found == members_.end() ? std::string() : found->second.words;
-}
-
 void Leader::want_wake(std::optional<core::SetId> set) {
-  const auto found = set ? members_.find(*set) : members_.end();
-  if (found == members_.end()) {
-    wake_.assign(wake_.size(), true);  // the world's, too
+  const std::vector<std::size_t>* const children = set ? relay_.children_of(*set) : nullptr;
+  if (children == nullptr) {
+    wake_.assign(wake_.size(), true);
     wake_wanted_ = true;
     return;
   }
-  for (const int rank : found->second.here) wake_[static_cast<std::size_t>(rank)] = true;
-  wake_wanted_ = wake_wanted_ || !found->second.here.empty();
+  for (const std::size_t child : *children) {
+    if (child >= wake_.size()) break;  // nodes below this one
+    wake_[child] = wake_wanted_ = true;
+  }
 }
 
 void Leader::wake_sleepers() {

@@ -21,7 +21,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -98,7 +97,7 @@ class Leader final : private ControlChannel::Handler {
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] const LeaderCounters& counters() const noexcept { return counters_; }
   /// The text for a set of the log; empty for the world, and for a removed set.
-  [[nodiscard]] std::string words_of(core::SetId set) const;
+  [[nodiscard]] std::string words_of(core::SetId set) const { return relay_.words_of(set); }
 
  private:
   void on_frame(int node, ByteView frame) override;
@@ -116,7 +115,6 @@ class Leader final : private ControlChannel::Handler {
   void publish(const std::vector<LogEntry>& entries);
   void publish_bytes(const LogEntry& entry, Bytes bytes);
   bool append_waiting();
-  void note_members(const SetAdded& added);
   void want_wake(std::optional<core::SetId> set);
   void wake_sleepers();
   void send(int node, ByteView frame);
@@ -128,11 +126,6 @@ class Leader final : private ControlChannel::Handler {
     std::vector<std::uint64_t> words;  ///< by id
   };
 
-  struct Members {
-    std::vector<int> here;  ///< the local ranks of those on this node
-    std::string words;      ///< the group, for people
-  };
-
   const core::Topology& topology_;
   Board& board_;
   const std::function<void(int)> wake_rank_;
@@ -141,15 +134,14 @@ class Leader final : private ControlChannel::Handler {
   Relay relay_;
   std::unique_ptr<Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
-  std::vector<bool> departed_;                        ///< by rank of the world: the log has said so
-  std::unordered_map<core::SetId, Members> members_;  ///< of each set but the world
-  std::vector<char> wake_;                            ///< by local rank: has entries to read at once
-  std::vector<Seen> seen_;                            ///< by local rank
-  std::deque<Bytes> waiting_;                         ///< encoded entries that the log ring had no space for
-  const base::Duration patience_;                     ///< for the leader above
-  base::Time parent_due_ = base::Time::max();         ///< when it must have said something
-  std::optional<Overdue> parent_asked_;               ///< about this
-  std::vector<UpMessage> passing_;                    ///< on their way up
+  std::vector<bool> departed_;                 ///< by rank of the world: the log has said so
+  std::vector<char> wake_;                     ///< by local rank: has entries to read at once
+  std::vector<Seen> seen_;                     ///< by local rank
+  std::deque<Bytes> waiting_;                  ///< encoded entries that the log ring had no space for
+  const base::Duration patience_;              ///< for the leader above
+  base::Time parent_due_ = base::Time::max();  ///< when it must have said something
+  std::optional<Overdue> parent_asked_;        ///< about this
+  std::vector<UpMessage> passing_;             ///< on their way up
   Bytes scratch_;
   Bytes frame_;
   LeaderCounters counters_;

@@ -32,6 +32,7 @@
 #include "control/ranges.hpp"
 #include "control/relay/declarations.hpp"
 #include "control/relay/table.hpp"
+#include "control/sentences.hpp"
 #include "control/sequence_link.hpp"
 
 namespace kolo::control {
@@ -332,7 +333,8 @@ struct Relay::Impl {
     std::vector<std::int32_t> members = entry.members;
     std::sort(members.begin(), members.end());
     fresh.forget(core::kGlobalSet, members, entry.name);
-    table.add_set(entry.set, entry.base, entry.generation, std::move(members));
+    std::string words = group_of(entry.name, members);
+    table.add_set(entry.set, entry.base, entry.generation, std::move(members)).words = std::move(words);
   }
 
   void on(const SetRemoved& entry) {
@@ -390,6 +392,14 @@ void Relay::on_log(const LogEntry& entry) {
 void Relay::end_pass() noexcept { ++impl_->pass; }
 std::vector<UpMessage>& Relay::outbox() noexcept { return impl_->up; }
 SetId Relay::set_of_plan(std::uint32_t plan) const { return impl_->plans.at(plan); }
+const std::vector<std::size_t>* Relay::children_of(SetId set) const {
+  const relay::Set* const known = std::as_const(impl_->table).find_set(set);
+  return known == nullptr ? nullptr : &known->children;
+}
+std::string Relay::words_of(SetId set) const {
+  const relay::Set* const known = std::as_const(impl_->table).find_set(set);
+  return known == nullptr ? std::string() : known->words;
+}
 TensorId Relay::id_bound() const noexcept { return impl_->table.id_bound(); }
 
 }  // namespace kolo::control

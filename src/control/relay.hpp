@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "control/messages.hpp"
@@ -60,6 +61,10 @@ class Relay {
   [[nodiscard]] core::TensorId id_bound() const noexcept;
   /// The set of a plan that the log has defined and not voided.
   [[nodiscard]] core::SetId set_of_plan(std::uint32_t plan) const;
+  /// The children that have members of the set, ascending; null if there is no such set, or not any more.
+  [[nodiscard]] const std::vector<std::size_t>* children_of(core::SetId set) const;
+  /// The text for a set of the log; empty for the world, and for a removed set.
+  [[nodiscard]] std::string words_of(core::SetId set) const;
 
  private:
   struct Impl;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which part gets which message, and in which order the parts decide.
+// Which part gets which message, in which order the parts decide, and what concerns all of them: which process sets there
+// are, and what follows when a rank leaves.
 #include "control/sequencer.hpp"
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/check.hpp"
 #include "control/ranges.hpp"
@@ -17,16 +20,17 @@
 #include "control/sequencer/joined_ranks.hpp"
 #include "control/sequencer/log_writer.hpp"
 #include "control/sequencer/naming.hpp"
+#include "control/sequencer/opinions.hpp"
 #include "control/sequencer/plans.hpp"
 #include "control/sequencer/questions.hpp"
-#include "control/sequencer/set_maker.hpp"
 #include "control/sequencer/set_table.hpp"
 #include "control/sequencer/tensor_table.hpp"
 
 namespace kolo::control {
 
-using core::Round;
+using core::kNoTensor;
 using core::SetId;
+using core::TensorId;
 
 struct Sequencer::Impl {
   explicit Impl(const SequencerOptions& chosen) : options(chosen) {
@@ -52,7 +56,7 @@ struct Sequencer::Impl {
       plans.end_step(set);
     } else if (tensor.reserved) {
       require(set.number != core::kGlobalSet, "a rank drops the world");
-      set_maker.remove_set(set);
+      remove_set(set);
     } else if (message.word.count > tensor.round) {
       if (set.absent.empty()) return batches.become_ready(set, message.id, message.word.count, message.last);
       const std::vector<Declared::Variant> counted{{std::nullopt, set.members}};
@@ -64,7 +68,7 @@ struct Sequencer::Impl {
   void on(const Declared& message, Time) {
     sequencer::Set* const set = sets.find(message.set);
     if (set == nullptr) return;
-    if (!message.members.empty()) return set_maker.make_set(message);
+    if (!message.members.empty()) return make_set(message);
     naming.on(*set, message);
   }
 
@@ -72,6 +76,59 @@ struct Sequencer::Impl {
   void on(const PartAwaited& message, Time) { plans.on(message); }
   void on(const Joined& message, Time) { joins.on(message); }
   void on(const Starved&, Time) { log.append(Push{}); }
+
+  // ---------------------------------------------------------------- process sets
+
+  /// All members have asked for a set (messages.hpp, "Members"). It is refused if they give different orders of ranks, if
+  /// one of them is in `sets_per_rank` sets already, or if there is no row of reserved ids for it. It fails if it was
+  /// given up, because a member had left without asking for it (`Failures`).
+  void make_set(const Declared& message) {
+    const Request request = sequencer::request_of(message);
+    questions.forget(sequencer::key_of(request));
+    if (failures.is_hopeless(request)) return failures.fail_hopeless(request);
+    const std::vector<Opinion> opinions = sequencer::opinions_of(message, tensors);
+    if (opinions.size() > 1) {
+      return failures.fail(request, ErrorCode::mismatch, sequencer::disagreement_about(sets, request, opinions));
+    }
+    for (const std::int32_t member : message.members) {
+      if (memberships[static_cast<std::size_t>(member)] < options.sets_per_rank) continue;
+      return failures.fail(request, ErrorCode::invalid_argument,
+                           too_many_sets(sets.subject_of(request), member, options.sets_per_rank));
+    }
+    const TensorId base = tensors.reserve_row(sets.next_number());
+    if (base == kNoTensor) {
+      return failures.fail(request, ErrorCode::invalid_argument,
+                           sets.subject_of(request) + " cannot be made: there are " + std::to_string(core::kMostSets) +
+                               " already; drop those that are not used any more");
+    }
+    sequencer::Set& set = sets.add(base, message.members);
+    set.order = opinions.front().signature.ranks;
+    set.words = group_of(message.name, set.members);
+    log.append(SetAdded{set.number, base, tensors[base].generation, set.order, message.name});
+    set.has_departed = departures.any_departed(set.members);
+    set.has_gone = departures.any_gone(set.members);
+    if (set.has_departed) calls.cut_sequence(set, 0, 0);
+    for (const std::int32_t member : set.members) ++memberships[static_cast<std::size_t>(member)];
+  }
+
+  /// Every member has dropped it, so nothing of it is in flight anywhere; a message that says otherwise is refused.
+  void remove_set(sequencer::Set& set) {
+    const std::vector<TensorId> ids = tensors.of_set(set.number);
+    const auto is_ready = [this](TensorId id) { return tensors[id].ready; };
+    require(set.absent.empty(), "a process set was dropped by a rank that has joined");
+    require(set.sequence.empty(), "a process set was dropped with a call in flight");
+    require(set.queue.empty() && std::none_of(ids.begin(), ids.end(), is_ready),
+            "a process set was dropped with something in flight");
+    if (set.plan) plans.void_plan(set, PlanEnd::departed);
+    log.append(SetRemoved{set.number});
+    questions.forget(set.number);
+    failures.forget(set.number);
+    for (const TensorId id : ids) tensors.release(id);
+    tensors.release_row(set.base);
+    for (const std::int32_t member : set.members) --memberships[static_cast<std::size_t>(member)];
+    ready.forget(set);
+    sets.erase(set.number);
+  }
 
   // ---------------------------------------------------------------- questions
 
@@ -152,8 +209,9 @@ struct Sequencer::Impl {
   sequencer::Batches batches{options, log, tensors, sets, failures, ready, plans, calls};
   sequencer::Naming naming{log, tensors, sets, failures, plans, batches};
   sequencer::Questions questions{options, log, tensors, sets, departures, failures, plans, calls};
-  sequencer::SetMaker set_maker{options, log, tensors, sets, departures, failures, ready, plans, calls, questions};
   sequencer::Joins joins{log, tensors, sets, departures, plans, batches, naming, questions};
+  /// By rank: in how many sets, besides the world, it is a member.
+  std::vector<std::uint32_t> memberships = std::vector<std::uint32_t>(static_cast<std::size_t>(options.size), 0);
 };
 
 Sequencer::Sequencer(const SequencerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -162,9 +220,7 @@ Sequencer::~Sequencer() = default;
 void Sequencer::on_message(const UpMessage& message, Time now) {
   if (impl_->log.has_ended()) return;
   ++impl_->log.counters().messages;
-  if (const auto* counted = std::get_if<Counted>(&message))
-    return impl_->on(*counted, now);  // the most frequent
-                                      // message
+  if (const auto* counted = std::get_if<Counted>(&message)) return impl_->on(*counted, now);  // the most frequent
   check_ranges(message, impl_->options.size);
   std::visit([this, now](const auto& value) { impl_->on(value, now); }, message);
 }

@@ -10,7 +10,7 @@
 //                  `ReadySets`: the queues, by set (set_table.hpp).
 //   plans          when a set's batches of a step are frozen, and when that ends (what a plan holds: planner.hpp).
 //   call_order     calls without a name, which run in the order of their numbers.
-//   set_maker      which process sets there are. `set`, `set_table`: what is known of each.
+//   set, set_table what is known of each process set; sequencer.cpp says which there are.
 //   joined_ranks   ranks that are out of data while the others go on.
 //   questions      long waits: warnings, deadlines, and which ranks the error names.
 //   departures     which ranks have left. `Failures`: what fails because of that, while the job goes on.

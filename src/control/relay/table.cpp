@@ -32,7 +32,7 @@ std::vector<std::size_t> Table::children_with(const std::vector<std::int32_t>& m
 
 // ---------------------------------------------------------------- sets
 
-void Table::add_set(SetId number, TensorId base, std::uint16_t generation, std::vector<std::int32_t> members) {
+Set& Table::add_set(SetId number, TensorId base, std::uint16_t generation, std::vector<std::int32_t> members) {
   Set& set = sets_[number];
   set.number = number;
   set.base = base;
@@ -42,6 +42,7 @@ void Table::add_set(SetId number, TensorId base, std::uint16_t generation, std::
   find(base + core::kCompleted)->completions = true;
   find(base + core::kCompleted)->speakers = &set.children;
   if (number != core::kGlobalSet) find(base + core::kDropped)->speakers = &set.children;
+  return set;
 }
 
 void Table::remove_set(SetId number) {

@@ -33,6 +33,7 @@ struct Set {
   bool lazy = false;                         ///< the last batch was a planned one
   std::unique_ptr<SequenceMerger> sequence;  ///< once a child has made a call
   LastHeard last_call;
+  std::string words;  ///< the group's text in messages; empty for the world
 };
 
 /// One id. The counts of the children are in `Table::row`; `forwarded` is the least of them that has gone up.
@@ -65,7 +66,7 @@ class Table {
 
   // ---- sets
 
-  void add_set(core::SetId number, core::TensorId base, std::uint16_t generation, std::vector<std::int32_t> members);
+  Set& add_set(core::SetId number, core::TensorId base, std::uint16_t generation, std::vector<std::int32_t> members);
   /// Removes the set and its ids. Throws if the set does not exist.
   void remove_set(core::SetId number);
   [[nodiscard]] bool has_set(core::SetId number) const { return sets_.count(number) != 0; }

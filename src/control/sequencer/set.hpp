@@ -207,7 +207,7 @@ struct Plan {
 struct Set {
   Set(core::SetId id, TensorTable& tensors, std::int64_t threshold) : number(id), planner(id, tensors, threshold) {}
 
-  // The set's number, constant from `SetAdded` to `SetRemoved` (set_maker.hpp).
+  // The set's number, constant from `SetAdded` to `SetRemoved`.
   core::SetId number;
   core::TensorId base = 0;
   std::vector<std::int32_t> members;  ///< ascending
