@@ -73,7 +73,7 @@ void Step(benchmark::State& state) {
 }
 BENCHMARK(Step)->RangeMultiplier(2)->Range(2, 1024)->Iterations(1)->Unit(benchmark::kMillisecond);
 
-/// A steady step of one rank: every tensor submitted by its slot, one planned batch run.
+/// A steady step of one rank: every tensor submitted by its number, one planned batch run.
 void Submit(benchmark::State& state) {
   const auto tensors = static_cast<core::TensorId>(state.range(0));
   core::Signature signature;
@@ -81,13 +81,13 @@ void Submit(benchmark::State& state) {
   const auto shared = std::make_shared<const core::Signature>(signature);
   control::Participant participant(0, 2);
   std::vector<control::Action> actions;
-  std::vector<control::SlotId> slots;
+  std::vector<control::NameId> name_ids;
   control::PlanDefined plan{0, 0, {{}}};
   for (core::TensorId i = 0; i < tensors; ++i) {
     const core::TensorId id = core::kReservedIds + i;
     const std::string name = "gradient." + std::to_string(i);
-    slots.push_back(participant.open(0, name));
-    participant.submit(slots.back(), shared);
+    name_ids.push_back(participant.open(0, name));
+    participant.submit(name_ids.back(), shared);
     participant.on_log(control::Assigned{id, 1, 0, name, signature}, actions);
     participant.on_log(control::BatchAppended{0, {id}}, actions);
     plan.batches[0].push_back(id);
@@ -95,7 +95,7 @@ void Submit(benchmark::State& state) {
   participant.on_log(plan, actions);
   const control::LogEntry batch = control::PlannedBatch{0, 0};
   for (auto _ : state) {
-    for (const control::SlotId slot : slots) participant.submit(slot, shared);
+    for (const control::NameId name_id : name_ids) participant.submit(name_id, shared);
     control::Outbox& out = participant.outbox();
     benchmark::DoNotOptimize(out.counts.data());
     out.messages.clear();

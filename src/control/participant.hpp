@@ -3,26 +3,27 @@
 // A rank's part in negotiation, as a pure state machine. Submissions go in, and messages to publish come out; log
 // entries go in, and actions come out. It has no clock, no thread and no shared memory.
 //
-// A *slot* is this rank's record of one name in one set. A slot is in flight from `submit` until the action that runs
-// or fails it has been handed out; the caller never submits it twice at once (the engine refuses that at the call).
+// A rank keeps one record for each name in a set, under a number of its own (`NameId`). A name is in flight from `submit`
+// until the action that runs or fails it has been handed out; the caller never submits it twice at once (the engine
+// refuses that at the call). A join, and a request for a set, have such a record as long as they are under way.
 //
-// Publishing: if a slot's name has an id, and its signature is the one that the id means in its current generation, it
-// is submitted by a count (`Outbox::counts`); otherwise by a whole `Declared` (`Outbox::messages`).
+// Publishing: if a name has an id, and its signature is the one that the id means in its current generation, it is
+// submitted by a count (`Outbox::counts`); otherwise by a whole `Declared` (`Outbox::messages`).
 //
 // Only its members ask for a set other than the world's (`ask_for_set`; messages.hpp). The answer is not `RunBatch` but
-// `SetMade` or `FailSlot`. A rank that does not need a set any more drops it.
+// `SetMade` or `FailName`. A rank that does not need a set any more drops it.
 //
-// Calls without a name (`call`) have no slots: they are numbered, and run or fail in the order of their numbers
+// Calls without a name (`call`) have no records: they are numbered, and run or fail in the order of their numbers
 // (`RunCalls`, `FailCall`), except that a rank's last calls fail together when another rank has left (`FailLastCalls`).
 // Calls that avoid the log (shortcut.hpp) do not pass through here, and their numbers are missing.
 //
 // A rank that is out of data joins (`join`; messages.hpp). Until all have joined it submits nothing in that set, and
 // executes the others' batches: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank is one
-// of them, its slots in the batch are not in flight, and may have been opened by the log (`signature_of`). `JoinDone`
+// of them, its names in the batch are not in flight, and may have been opened by the log (`signature_of`). `JoinDone`
 // ends that.
 //
 // A rank that has left will never submit again. Once the log has said so, this rank asks at once (an `Overdue` of zero
-// seconds) about what it has in flight, or submits later, in a set with that rank. The submission fails by `FailSlot`
+// seconds) about what it has in flight, or submits later, in a set with that rank. The submission fails by `FailName`
 // (rank_lost) if the rank that left has not made it.
 //
 // An invalid entry is refused by an Error (ranges.hpp).
@@ -49,7 +50,7 @@
 
 namespace kolo::control {
 
-using SlotId = std::uint32_t;
+using NameId = std::uint32_t;
 
 /// Messages and counts to publish, in this order. Messages and counts may overtake each other on their way to the
 /// leader; `departed` must not overtake anything, because the log ends when all ranks have left.
@@ -63,10 +64,10 @@ struct Outbox {
   [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !departed; }
 };
 
-/// Execute these slots' submissions as one batch, in this order. The batch completes when the caller says `completed`.
+/// Execute these names' submissions as one batch, in this order. The batch completes when the caller says `completed`.
 struct RunBatch {
   core::SetId set = core::kGlobalSet;
-  std::vector<SlotId> members;
+  std::vector<NameId> members;
   /// For a planned batch (plan + 1, number); plan_key 0 for any other. The same key always means the same members.
   std::uint32_t plan_key = 0;
   std::uint32_t number = 0;
@@ -95,14 +96,14 @@ struct FailLastCalls {
   core::Round last = 0;
   Status status;
 };
-/// This slot's submission fails; the job goes on.
-struct FailSlot {
-  SlotId slot = 0;
+/// This name's submission fails; the job goes on.
+struct FailName {
+  NameId name = 0;
   Status status;
 };
-/// The slot's name was evicted while idle and forgotten: the SlotId may be given to another name by a later `open`.
-struct ForgetSlot {
-  SlotId slot = 0;
+/// The name was evicted while idle and forgotten: its number may be given to another name by a later `open`.
+struct ForgetName {
+  NameId name = 0;
 };
 /// The plan's layouts may be dropped (plan_key as above).
 struct DropPlan {
@@ -116,13 +117,13 @@ struct ReportStall {
 struct SetMade {
   core::SetId set = core::kGlobalSet;
   std::vector<std::int32_t> members;  ///< in the set's order
-  SlotId slot = 0;                    ///< the request, now complete
+  NameId name = 0;                    ///< the request, now complete
 };
 /// A join of this rank's has ended, and it may submit again.
 struct JoinDone {
   core::SetId set = core::kGlobalSet;
   std::int32_t last = -1;  ///< the rank that joined last; -1: the join failed
-  SlotId slot = 0;
+  NameId name = 0;
   core::Round calls = 0;  ///< this rank's next call without a name has a higher number
   Status status = {};     ///< why it failed
 };
@@ -146,7 +147,7 @@ struct AnswerQuery {
   Answer answer;
 };
 
-using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetMade, SetGone, WorldFault,
+using Action = std::variant<RunBatch, FailName, ForgetName, DropPlan, ReportStall, SetMade, SetGone, WorldFault,
                             WorldClosed, PushTransport, AnswerQuery, JoinDone, RunCalls, FailCall, FailLastCalls>;
 
 struct ParticipantCounters {
@@ -169,10 +170,10 @@ class Participant {
   Participant(const Participant&) = delete;
   Participant& operator=(const Participant&) = delete;
 
-  /// The slot of a name, made when it is new. The set must exist.
-  SlotId open(core::SetId set, const std::string& name);
-  /// Submits a slot that is not in flight. The same pointer as last time is the fast path: nothing is compared.
-  void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature);
+  /// The number of a name, made when it is new. The set must exist.
+  NameId open(core::SetId set, const std::string& name);
+  /// Submits a name that is not in flight. The same pointer as last time is the fast path: nothing is compared.
+  void submit(NameId name, const std::shared_ptr<const core::Signature>& signature);
   /// Makes a call of the set's sequence, or several of one signature; the number of the first. The same pointer as last
   /// time is the fast path. Numbers grow. Missing numbers are calls that have avoided the log while nothing of the
   /// sequence was in flight.
@@ -186,12 +187,12 @@ class Participant {
   void overdue_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s, bool deadline,
                     bool running);
   /// Asks for a set of these ranks, in this order; this rank is one of them. No request of the same ranks and name may
-  /// be in flight. The slot ends with the request.
-  SlotId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
-  /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The slot
+  /// be in flight. Its number ends with the request.
+  NameId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
+  /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The number
   /// ends with the join. `calls`: the number of its last call without a name, if that has avoided the log. `counts`:
   /// averages still count this rank.
-  SlotId join(core::SetId set, core::Round calls = 0, bool counts = false);
+  NameId join(core::SetId set, core::Round calls = 0, bool counts = false);
   /// This rank submits nothing more in the set. Once. What is in flight there goes on, and the set exists until then.
   void drop(core::SetId set);
   /// One more batch of the set is complete here. (A set is not gone while it has open batches.)
@@ -202,16 +203,16 @@ class Participant {
   /// evaluated when the outbox is taken: take it after a group of submissions, because between them a batch may seem
   /// partial that is not.
   void set_awaiting(bool awaiting);
-  /// A slot's submission in flight has waited for `waited_s` seconds (a join: since the set's last batch).
-  void overdue(SlotId slot, double waited_s, bool deadline);
+  /// A name's submission in flight has waited for `waited_s` seconds (a join: since the set's last batch).
+  void overdue(NameId name, double waited_s, bool deadline);
   /// The program asks which ranks have not made this submission; `ReportStall` names them, if there are any.
-  void ask(SlotId slot, double waited_s);
+  void ask(NameId name, double waited_s);
   void ask_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s);
   /// The deadline of a submission has passed whose batch has been handed out and is not complete.
   void overdue_running(core::SetId set, const std::string& name, double waited_s);
   void answer(Answer answer);
-  /// The round of the slot's last submission.
-  [[nodiscard]] core::Round round_of(SlotId slot) const;
+  /// The round of the name's last submission.
+  [[nodiscard]] core::Round round_of(NameId name) const;
   /// This rank receives nothing from other nodes for a batch that has been handed out.
   void starved();
   /// This rank will submit nothing more.
@@ -223,10 +224,10 @@ class Participant {
   /// Messages and counts to publish; the caller takes them and clears the outbox.
   [[nodiscard]] Outbox& outbox();
   [[nodiscard]] const ParticipantCounters& counters() const noexcept;
-  [[nodiscard]] bool in_flight(SlotId slot) const;
-  [[nodiscard]] const std::string& name_of(SlotId slot) const;
-  /// The signature that the slot's id means now, for a slot whose batch has just been handed out.
-  [[nodiscard]] const std::shared_ptr<const core::Signature>& signature_of(SlotId slot) const;
+  [[nodiscard]] bool in_flight(NameId name) const;
+  [[nodiscard]] const std::string& name_of(NameId name) const;
+  /// The signature that the name's id means now, for a name whose batch has just been handed out.
+  [[nodiscard]] const std::shared_ptr<const core::Signature>& signature_of(NameId name) const;
   /// The other ranks that have left, as far as this rank has read the log, ascending.
   [[nodiscard]] const std::vector<std::int32_t>& departed() const noexcept;
   /// The ranks of `departed` that an error names: those that had left when the first submission failed because of it.

@@ -209,7 +209,7 @@ struct Sequencer::Impl {
   sequencer::Batches batches{options, log, tensors, sets, failures, ready, plans, calls};
   sequencer::Naming naming{log, tensors, sets, failures, plans, batches};
   sequencer::Questions questions{options, log, tensors, sets, departures, failures, plans, calls};
-  sequencer::Joins joins{log, tensors, sets, departures, plans, batches, naming, questions};
+  sequencer::JoinedRanks joins{log, tensors, sets, departures, plans, batches, naming, questions};
   /// By rank: in how many sets, besides the world, it is a member.
   std::vector<std::uint32_t> memberships = std::vector<std::uint32_t>(static_cast<std::size_t>(options.size), 0);
 };

@@ -118,7 +118,7 @@ void ControlLoop::admit(OperationPtr&& operation, FoundCalls& found, base::Time 
   if (entry.sequence != nullptr) return admit_call(std::move(operation), found, now);
   if (!take_in(*operation, entry.set == core::kGlobalSet, now)) return;
   if (engine_.sets.joins.any() && engine_.sets.joins.find(entry.set) != nullptr) return refuse_absent(*operation);
-  if (!entry.slot) {
+  if (!entry.name_id) {
     engine_.sets.entries.add(entry, engine_.participant.open(entry.set, entry.name));
     engine_.recorder->text(entry.hash, entry.name);
   }
@@ -126,10 +126,10 @@ void ControlLoop::admit(OperationPtr&& operation, FoundCalls& found, base::Time 
   if (engine_.deferred.logs(LogLevel::trace))
     engine_.deferred.log(LogLevel::trace, "submitted: " + record_of(*entry.operation));
   const Operation& one = *entry.operation;
-  engine_.participant.submit(*entry.slot, one.signature);
+  engine_.participant.submit(*entry.name_id, one.signature);
   if (engine_.recorder->is_on()) {
     engine_.recorder->record(recorder::Kind::submitted, entry.set, entry.hash,
-                             recorder::saturated(engine_.participant.round_of(*entry.slot)), bytes_of(one),
+                             recorder::saturated(engine_.participant.round_of(*entry.name_id)), bytes_of(one),
                              static_cast<std::uint8_t>(one.signature->kind));
   }
 }
@@ -175,8 +175,8 @@ void ControlLoop::begin_join(OperationPtr&& operation, bool counts, base::Time n
   const core::SetId set = operation->entry->set;
   if (!take_in(*operation, set == core::kGlobalSet, now)) return;
   engine_.recorder->record(recorder::Kind::join_begun, set, 0);
-  const control::SlotId slot = engine_.participant.join(set, operation->call, counts);
-  engine_.sets.joins.add(set, slot, std::move(operation));
+  const control::NameId name_id = engine_.participant.join(set, operation->call, counts);
+  engine_.sets.joins.add(set, name_id, std::move(operation));
 }
 
 /// What this rank submits to a set that it has joined in; a group that it asks for is the world's.
@@ -328,13 +328,13 @@ void ControlLoop::on(const control::RunBatch& batch) {
   members.reserve(batch.members.size());
   std::vector<std::shared_ptr<const core::Signature>> signatures;
   std::uint64_t digest = base::hash_number(batch.members.size());
-  for (const control::SlotId slot : batch.members) {
+  for (const control::NameId name_id : batch.members) {
     if (is_absent) {
-      digest = base::hash_hash(base::hash_string(engine_.participant.name_of(slot)), digest);
-      signatures.push_back(engine_.participant.signature_of(slot));
+      digest = base::hash_hash(base::hash_string(engine_.participant.name_of(name_id)), digest);
+      signatures.push_back(engine_.participant.signature_of(name_id));
       continue;
     }
-    Entry& entry = engine_.sets.entries[slot];
+    Entry& entry = engine_.sets.entries[name_id];
     digest = base::hash_hash(entry.hash, digest);
     KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
     members.push_back(std::move(entry.operation));
@@ -402,20 +402,20 @@ void ControlLoop::on(const control::FailLastCalls& failed) {
   }
 }
 
-void ControlLoop::on(const control::FailSlot& failed) {
+void ControlLoop::on(const control::FailName& failed) {
   // Moved out: completing the operation frees its entry for the next submission.
-  const OperationPtr operation = std::move(engine_.sets.entries[failed.slot].operation);
+  const OperationPtr operation = std::move(engine_.sets.entries[failed.name].operation);
   const bool makes_set = core::traits_of(operation->signature->kind).makes_set;
   const std::vector<std::int32_t> members =
       makes_set ? operation->signature->ranks : engine_.sets.state_of(operation->entry->set).members;
-  if (makes_set) engine_.sets.entries.forget(failed.slot);
+  if (makes_set) engine_.sets.entries.forget(failed.name);
   if (failed.status.code() == ErrorCode::rank_lost)
     engine_.note_desertion(engine_.participant.earliest_to_leave(members));
   engine_.open.complete(*operation, failed.status);
 }
 
 void ControlLoop::on(const control::SetMade& made) {
-  const OperationPtr operation = std::move(engine_.sets.entries[made.slot].operation);
+  const OperationPtr operation = std::move(engine_.sets.entries[made.name].operation);
   Sets::Made set = engine_.sets.make(made.set, made.members, operation->signature->names.front());
   const core::Topology& topology = set.state->topology;
   engine_.recorder->add_set(made.set, set.state->serial, set.state->words, set.state->members);
@@ -425,7 +425,7 @@ void ControlLoop::on(const control::SetMade& made) {
   if (engine_.device != nullptr) {
     engine_.device->add_set({made.set, topology.rank, topology.size, made.members, std::move(set.make_device_plane)});
   }
-  engine_.sets.entries.forget(made.slot);
+  engine_.sets.entries.forget(made.name);
   operation->outputs.first.set = std::move(set.state);
   engine_.open.complete(*operation, Status());
 }

@@ -73,7 +73,7 @@ class ControlLoop {
   void count_batch(core::SetId set, std::int32_t last) KOLO_REQUIRES(kDriving);
   void on(const control::RunBatch& batch) KOLO_REQUIRES(kDriving);
   void on(const control::RunCalls& batch) KOLO_REQUIRES(kDriving);
-  void on(const control::FailSlot& failed) KOLO_REQUIRES(kDriving);
+  void on(const control::FailName& failed) KOLO_REQUIRES(kDriving);
   void on(const control::FailCall& failed) KOLO_REQUIRES(kDriving);
   void on(const control::FailLastCalls& failed) KOLO_REQUIRES(kDriving);
   void on(const control::SetMade& made) KOLO_REQUIRES(kDriving);
@@ -84,7 +84,7 @@ class ControlLoop {
     engine_.messenger.on_set_gone(engine_.sets.forget(gone.set));
   }
   void on(const control::JoinDone& done) KOLO_REQUIRES(kDriving);
-  void on(const control::ForgetSlot& forgotten) KOLO_REQUIRES(kDriving) { engine_.sets.entries.forget(forgotten.slot); }
+  void on(const control::ForgetName& forgotten) KOLO_REQUIRES(kDriving) { engine_.sets.entries.forget(forgotten.name); }
   void on(const control::DropPlan& plan) KOLO_REQUIRES(kDriving) { engine_.executor.drop_plan(plan.plan_key); }
   void on(const control::ReportStall& report) KOLO_REQUIRES(kDriving) { deadlines_.report(report.stall); }
   void on(control::AnswerQuery& query) KOLO_REQUIRES(kDriving) {

@@ -45,8 +45,8 @@ void Deadlines::check(Operation& operation, base::Time now) {
     record(recorder::Kind::warned, operation);
     if (operation.entry->sequence != nullptr) {
       report_call(operation, waited, false);
-    } else if (const auto slot = slot_of(operation)) {
-      engine_.participant.overdue(*slot, waited, false);
+    } else if (const auto name_id = name_id_of(operation)) {
+      engine_.participant.overdue(*name_id, waited, false);
     }
   }
   base::Time due = operation.waiting.deadline;
@@ -59,7 +59,7 @@ void Deadlines::check(Operation& operation, base::Time now) {
 void Deadlines::record(recorder::Kind kind, const Operation& operation) {
   const Entry& entry = *operation.entry;
   const core::Round round =
-      entry.sequence == nullptr && entry.slot ? engine_.participant.round_of(*entry.slot) : operation.call;
+      entry.sequence == nullptr && entry.name_id ? engine_.participant.round_of(*entry.name_id) : operation.call;
   engine_.recorder->record(kind, entry.set, operation.name_hash, recorder::saturated(round));
 }
 
@@ -68,8 +68,8 @@ void Deadlines::report_overdue(const Operation& operation, base::Time now) {
   const double waited = base::to_seconds(now - operation.waiting.since);
   if (operation.entry->sequence != nullptr) {
     report_call(operation, waited, true);
-  } else if (const auto slot = slot_of(operation)) {
-    engine_.participant.overdue(*slot, waited, true);
+  } else if (const auto name_id = name_id_of(operation)) {
+    engine_.participant.overdue(*name_id, waited, true);
   } else {
     engine_.participant.overdue_running(operation.entry->set, operation.entry->name, waited);
   }
@@ -88,11 +88,11 @@ void Deadlines::ask_who_is_late(Operation& operation, base::Time now) {
   if (operation.done()) return;
   // Submitted and asked about in one pass it has not waited at all, which would mean that a rank has left.
   const double waited = std::max(base::to_seconds(now - operation.waiting.since), kLeastWait);
-  const auto slot = operation.is_join ? std::nullopt : slot_of(operation);
+  const auto name_id = operation.is_join ? std::nullopt : name_id_of(operation);
   if (operation.entry->sequence != nullptr && operation.is_waiting) {
     engine_.participant.ask_call(operation.entry->set, operation.call, operation.signature->kind, waited);
-  } else if (operation.entry->sequence == nullptr && slot) {
-    engine_.participant.ask(*slot, waited);
+  } else if (operation.entry->sequence == nullptr && name_id) {
+    engine_.participant.ask(*name_id, waited);
   } else {  // it runs: all have submitted it; or it is a join, which waits for no submission
     operation.note_late({});
     engine_.open.waiters.note_change();
@@ -100,16 +100,16 @@ void Deadlines::ask_who_is_late(Operation& operation, base::Time now) {
 }
 
 /// By which the participant knows it; none: its batch runs.
-std::optional<control::SlotId> Deadlines::slot_of(const Operation& operation) const {
-  if (operation.is_join) return engine_.sets.joins.find(operation.entry->set)->slot;
-  return is_negotiating(operation) ? operation.entry->slot : std::nullopt;
+std::optional<control::NameId> Deadlines::name_id_of(const Operation& operation) const {
+  if (operation.is_join) return engine_.sets.joins.find(operation.entry->set)->name_id;
+  return is_negotiating(operation) ? operation.entry->name_id : std::nullopt;
 }
 
 /// What it waits for, as ranks speak of it.
 control::Request Deadlines::request_of(const Operation& operation) const {
   const Entry& entry = *operation.entry;
   if (entry.sequence != nullptr) return {entry.set, entry.name, operation.call};
-  const core::Round round = entry.slot ? engine_.participant.round_of(*entry.slot) : 0;
+  const core::Round round = entry.name_id ? engine_.participant.round_of(*entry.name_id) : 0;
   const core::Signature& signature = *operation.signature;
   if (!core::traits_of(signature.kind).makes_set) return {entry.set, entry.name, round};
   control::Request request{entry.set, signature.names.front(), round, signature.ranks};

@@ -60,7 +60,7 @@ class Deadlines {
   void report_call(const Operation& operation, double waited, bool deadline) KOLO_REQUIRES(kDriving);
   void answer_all() KOLO_REQUIRES(kDriving);
   [[nodiscard]] bool concerns(const control::Stalled& stall, const Operation& operation) const KOLO_REQUIRES(kDriving);
-  [[nodiscard]] std::optional<control::SlotId> slot_of(const Operation& operation) const KOLO_REQUIRES(kDriving);
+  [[nodiscard]] std::optional<control::NameId> name_id_of(const Operation& operation) const KOLO_REQUIRES(kDriving);
   [[nodiscard]] control::Request request_of(const Operation& operation) const KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::optional<control::Request> oldest_wait() const KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::string describe(const Operation& operation) const KOLO_REQUIRES(kDriving);

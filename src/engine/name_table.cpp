@@ -155,14 +155,14 @@ void NameTable::drop_if_unused(Entry& entry) noexcept {
   entries_.take_out(entry);
 }
 
-void NameTable::set_slot(Entry& entry, std::uint32_t slot) {
-  entry.slot = slot;
+void NameTable::set_name_id(Entry& entry, std::uint32_t name_id) {
+  entry.name_id = name_id;
   const base::MutexLock lock(mutex_);
   entry.known = true;
 }
 
 void NameTable::forget(Entry& entry) {
-  entry.slot.reset();
+  entry.name_id.reset();
   const base::MutexLock lock(mutex_);
   entry.known = false;
   drop_if_unused(entry);

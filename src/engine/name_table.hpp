@@ -42,7 +42,7 @@ struct alignas(base::kCacheLine) Entry {
   Sequence* sequence = nullptr;  ///< whose calls it stands for, all of them; null: one name's
 
   /// The driver's: the participant's number for it.
-  std::optional<std::uint32_t> slot;
+  std::optional<std::uint32_t> name_id;
   NameTable& table;
 
   // -- whoever has claimed the entry
@@ -119,7 +119,7 @@ class NameTable {
   /// The driver: the submission has completed. The entry may be claimed again from here on.
   void finished(Entry& entry) noexcept;
   /// The driver: the entry is known by this number from now on,
-  void set_slot(Entry& entry, std::uint32_t slot);
+  void set_name_id(Entry& entry, std::uint32_t name_id);
   /// and not any more; it goes away as soon as nobody has it.
   void forget(Entry& entry);
   /// How many names are known.
@@ -156,30 +156,30 @@ inline bool is_negotiating(const Operation& operation) noexcept {
 }
 
 /// The entries of all sets by the participant's numbers for them. One thread at a time (the engine's driver).
-class EntriesBySlot {
+class EntriesByNameId {
  public:
-  [[nodiscard]] Entry& operator[](std::uint32_t slot) const noexcept { return *entries_[slot]; }
+  [[nodiscard]] Entry& operator[](std::uint32_t name_id) const noexcept { return *entries_[name_id]; }
   template <class Function>
   void for_each(const Function& function) const {
     for (const Entry* const entry : entries_)
       if (entry != nullptr) function(*entry);
   }
   /// From now on, until it is forgotten.
-  void add(Entry& entry, std::uint32_t slot) {
-    add_for_once(entry, slot);
-    entry.table.set_slot(entry, slot);
+  void add(Entry& entry, std::uint32_t name_id) {
+    add_for_once(entry, name_id);
+    entry.table.set_name_id(entry, name_id);
   }
   /// While its request is open: whoever waits for the name is told of the end.
-  void add_for_once(Entry& entry, std::uint32_t slot) {
-    if (entries_.size() <= slot) entries_.resize(std::size_t{slot} + 1);
-    entries_[slot] = &entry;
-    entry.slot = slot;
+  void add_for_once(Entry& entry, std::uint32_t name_id) {
+    if (entries_.size() <= name_id) entries_.resize(std::size_t{name_id} + 1);
+    entries_[name_id] = &entry;
+    entry.name_id = name_id;
   }
   /// The number means nothing any more. That of a request is forgotten with its end, and the participant says it, too.
   /// Of a join, or of a name that only others have used, there is no entry.
-  void forget(std::uint32_t slot) {
-    if (slot >= entries_.size()) return;
-    Entry* const entry = std::exchange(entries_[slot], nullptr);
+  void forget(std::uint32_t name_id) {
+    if (name_id >= entries_.size()) return;
+    Entry* const entry = std::exchange(entries_[name_id], nullptr);
     if (entry != nullptr) entry->table.forget(*entry);
   }
 

@@ -56,14 +56,14 @@ using SetStatePtr = std::shared_ptr<SetState>;
 class Joins {
  public:
   struct Open {
-    control::SlotId slot = 0;
+    control::NameId name_id = 0;
     OperationPtr operation;
   };
 
   [[nodiscard]] bool any() const noexcept { return !open_.empty(); }
-  void add(core::SetId set, control::SlotId slot, OperationPtr&& operation) {
+  void add(core::SetId set, control::NameId name_id, OperationPtr&& operation) {
     Open& open = open_[set];  // first: the caller keeps the operation if there is no memory
-    open = {slot, std::move(operation)};
+    open = {name_id, std::move(operation)};
   }
   /// Null: there is none.
   [[nodiscard]] const Open* find(core::SetId set) const {
@@ -156,7 +156,7 @@ class Sets {
   /// Calls of all sets, removed ones included, that have avoided the log.
   [[nodiscard]] CountsByKind shortcuts() const noexcept;
 
-  EntriesBySlot entries;  ///< of all of them
+  EntriesByNameId entries;  ///< of all of them
   Joins joins;
 
  private:

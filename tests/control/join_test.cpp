@@ -254,10 +254,10 @@ class JoinParticipant : public testing::Test {
     participant.on_log(entry, actions);
     return actions;
   }
-  SlotId submit(const std::string& name, std::int64_t elements) {
-    const SlotId slot = participant.open(0, name);
-    participant.submit(slot, std::make_shared<const core::Signature>(of_elements(elements)));
-    return slot;
+  NameId submit(const std::string& name, std::int64_t elements) {
+    const NameId name_id = participant.open(0, name);
+    participant.submit(name_id, std::make_shared<const core::Signature>(of_elements(elements)));
+    return name_id;
   }
   void end_join() {
     for (const std::int32_t rank : {0, 2}) read(RankJoined{0, rank, {}});
@@ -274,7 +274,7 @@ TEST_F(JoinParticipant, SaysWhatItHasInFlight) {
   submit("a", 2);
   participant.end_step(0);
   take();
-  const SlotId join = participant.join(0);
+  const NameId join = participant.join(0);
   const Outbox out = take();
   ASSERT_EQ(out.messages.size(), 1U);
   const auto& said = std::get<Joined>(out.messages[0]);
@@ -292,7 +292,7 @@ TEST_F(JoinParticipant, SaysWhatItHasInFlight) {
 }
 
 TEST_F(JoinParticipant, CountsRoundsOfOthersAlong) {
-  const SlotId join = participant.join(0);
+  const NameId join = participant.join(0);
   read(RankJoined{0, 1, {}});
   read(Failed{{0, "x", 1}, ErrorCode::mismatch, "no"});
   read(Assigned{3, 1, 0, "x", of_elements(4)});
@@ -309,8 +309,8 @@ TEST_F(JoinParticipant, CountsRoundsOfOthersAlong) {
   const auto ended = read(JoinEnded{0, 2, 9, ErrorCode::ok, ""});
   ASSERT_EQ(ended.size(), 2U);
   EXPECT_EQ(std::get<JoinDone>(ended[0]).last, 2);
-  EXPECT_EQ(std::get<JoinDone>(ended[0]).slot, join);
-  EXPECT_EQ(std::get<ForgetSlot>(ended[1]).slot, join);
+  EXPECT_EQ(std::get<JoinDone>(ended[0]).name, join);
+  EXPECT_EQ(std::get<ForgetName>(ended[1]).name, join);
   EXPECT_EQ(take().counts.at(0), (std::pair<core::TensorId, CountWord>{core::kSteps, {0, 9}}));
   submit("x", 4);
   EXPECT_EQ(take().counts.at(0), (std::pair<core::TensorId, CountWord>{3, {1, 3}}));

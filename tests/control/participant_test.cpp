@@ -30,14 +30,14 @@ class ParticipantTest : public testing::Test {
     participant.on_log(entry, actions);
     return actions;
   }
-  /// A slot that has been assigned `id`, generation 1, and has run once.
-  SlotId known(const std::string& name, core::TensorId id, const SignaturePointer& signature) {
-    const SlotId slot = participant.open(0, name);
-    participant.submit(slot, signature);
+  /// A name that has been assigned `id`, generation 1, and has run once.
+  NameId known(const std::string& name, core::TensorId id, const SignaturePointer& signature) {
+    const NameId name_id = participant.open(0, name);
+    participant.submit(name_id, signature);
     read(Assigned{id, 1, 0, name, *signature});
     read(BatchAppended{0, {id}});
     take();
-    return slot;
+    return name_id;
   }
 
   Participant participant;
@@ -45,11 +45,11 @@ class ParticipantTest : public testing::Test {
 
 TEST_F(ParticipantTest, DeclaresANewNameWholeAndCountsItAfterwards) {
   const auto signature = of_length(3);
-  const SlotId slot = participant.open(0, "x");
-  EXPECT_EQ(participant.open(0, "x"), slot);
-  EXPECT_EQ(participant.name_of(slot), "x");
-  participant.submit(slot, signature);
-  EXPECT_TRUE(participant.in_flight(slot));
+  const NameId name_id = participant.open(0, "x");
+  EXPECT_EQ(participant.open(0, "x"), name_id);
+  EXPECT_EQ(participant.name_of(name_id), "x");
+  participant.submit(name_id, signature);
+  EXPECT_TRUE(participant.in_flight(name_id));
   Outbox out = take();
   ASSERT_EQ(out.messages.size(), 1U);
   EXPECT_TRUE(out.counts.empty());
@@ -64,11 +64,11 @@ TEST_F(ParticipantTest, DeclaresANewNameWholeAndCountsItAfterwards) {
   EXPECT_TRUE(read(Assigned{3, 1, 0, "x", *signature}).empty());
   const auto actions = read(BatchAppended{0, {3}});
   ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<RunBatch>(actions[0]).members, std::vector<SlotId>{slot});
+  EXPECT_EQ(std::get<RunBatch>(actions[0]).members, std::vector<NameId>{name_id});
   EXPECT_EQ(std::get<RunBatch>(actions[0]).plan_key, 0U);
-  EXPECT_FALSE(participant.in_flight(slot));
+  EXPECT_FALSE(participant.in_flight(name_id));
 
-  participant.submit(slot, signature);
+  participant.submit(name_id, signature);
   out = take();
   EXPECT_TRUE(out.messages.empty());
   ASSERT_EQ(out.counts.size(), 1U);
@@ -80,11 +80,11 @@ TEST_F(ParticipantTest, DeclaresANewNameWholeAndCountsItAfterwards) {
 }
 
 TEST_F(ParticipantTest, CountsAnEqualSignatureAndDeclaresAChangedOne) {
-  const SlotId slot = known("x", 3, of_length(3));
-  participant.submit(slot, of_length(3));
+  const NameId name_id = known("x", 3, of_length(3));
+  participant.submit(name_id, of_length(3));
   EXPECT_EQ(take().counts[0].second, (CountWord{1, 2}));
   read(BatchAppended{0, {3}});
-  participant.submit(slot, of_length(4));
+  participant.submit(name_id, of_length(4));
   const Outbox out = take();
   EXPECT_TRUE(out.counts.empty());
   const auto& declared = std::get<Declared>(out.messages.at(0));
@@ -94,30 +94,30 @@ TEST_F(ParticipantTest, CountsAnEqualSignatureAndDeclaresAChangedOne) {
   // A new generation; the count jumps over the round that was declared.
   read(Assigned{3, 2, 0, "x", *of_length(4)});
   read(BatchAppended{0, {3}});
-  participant.submit(slot, of_length(4));
+  participant.submit(name_id, of_length(4));
   EXPECT_EQ(take().counts[0].second, (CountWord{2, 4}));
 }
 
 TEST_F(ParticipantTest, AMismatchConsumesTheRoundAndKeepsTheGeneration) {
-  const SlotId slot = known("x", 3, of_length(3));
-  participant.submit(slot, of_length(4));
+  const NameId name_id = known("x", 3, of_length(3));
+  participant.submit(name_id, of_length(4));
   take();
   const auto actions = read(Failed{{0, "x", 2}, ErrorCode::mismatch, "no"});
   ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<FailSlot>(actions[0]).slot, slot);
-  EXPECT_EQ(std::get<FailSlot>(actions[0]).status.code(), ErrorCode::mismatch);
-  EXPECT_EQ(std::get<FailSlot>(actions[0]).status.message(), "no");
-  EXPECT_FALSE(participant.in_flight(slot));
-  participant.submit(slot, of_length(3));
+  EXPECT_EQ(std::get<FailName>(actions[0]).name, name_id);
+  EXPECT_EQ(std::get<FailName>(actions[0]).status.code(), ErrorCode::mismatch);
+  EXPECT_EQ(std::get<FailName>(actions[0]).status.message(), "no");
+  EXPECT_FALSE(participant.in_flight(name_id));
+  participant.submit(name_id, of_length(3));
   EXPECT_EQ(take().counts[0].second, (CountWord{1, 3}));
   EXPECT_TRUE(read(Failed{{0, "x", 2}, ErrorCode::mismatch, "old"}).empty());
-  EXPECT_TRUE(participant.in_flight(slot));
+  EXPECT_TRUE(participant.in_flight(name_id));
 }
 
 TEST_F(ParticipantTest, SendsAgainWhatAnEvictionVoids) {
   const auto signature = of_length(3);
-  const SlotId slot = known("x", 3, signature);
-  participant.submit(slot, signature);
+  const NameId name_id = known("x", 3, signature);
+  participant.submit(name_id, signature);
   take();
   EXPECT_TRUE(read(Evicted{3, 1}).empty());
   const Outbox out = take();
@@ -129,16 +129,16 @@ TEST_F(ParticipantTest, SendsAgainWhatAnEvictionVoids) {
   EXPECT_EQ(declared.id, kNoTensor);
   EXPECT_EQ(declared.variants[0].signature, *signature);
   read(Assigned{5, 1, 0, "x", *signature});
-  EXPECT_EQ(std::get<RunBatch>(read(BatchAppended{0, {5}}).at(0)).members, std::vector<SlotId>{slot});
+  EXPECT_EQ(std::get<RunBatch>(read(BatchAppended{0, {5}}).at(0)).members, std::vector<NameId>{name_id});
 }
 
 TEST_F(ParticipantTest, ForgetsAnIdleNameThatIsEvicted) {
-  const SlotId slot = known("x", 3, of_length(3));
+  const NameId name_id = known("x", 3, of_length(3));
   const auto actions = read(Evicted{3, 1});
   ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<ForgetSlot>(actions[0]).slot, slot);
+  EXPECT_EQ(std::get<ForgetName>(actions[0]).name, name_id);
   EXPECT_TRUE(take().empty());
-  EXPECT_EQ(participant.open(0, "y"), slot);
+  EXPECT_EQ(participant.open(0, "y"), name_id);
 }
 
 TEST_F(ParticipantTest, CountsCompletionsAndSteps) {
@@ -154,19 +154,19 @@ TEST_F(ParticipantTest, CountsCompletionsAndSteps) {
 class PlannedTest : public ParticipantTest {
  protected:
   PlannedTest() {
-    for (core::TensorId id = 3; id < 6; ++id) slots.push_back(known("t" + std::to_string(id), id, signature));
+    for (core::TensorId id = 3; id < 6; ++id) name_ids.push_back(known("t" + std::to_string(id), id, signature));
     read(PlanDefined{7, 0, {{3, 4, 5}}});
   }
   SignaturePointer signature = of_length(2);
-  std::vector<SlotId> slots;
+  std::vector<NameId> name_ids;
 };
 
 TEST_F(PlannedTest, RunsABatchByItsNumber) {
-  for (const SlotId slot : slots) participant.submit(slot, signature);
+  for (const NameId name_id : name_ids) participant.submit(name_id, signature);
   const auto actions = read(PlannedBatch{7, 0});
   ASSERT_EQ(actions.size(), 1U);
   const auto& run = std::get<RunBatch>(actions[0]);
-  EXPECT_EQ(run.members, slots);
+  EXPECT_EQ(run.members, name_ids);
   EXPECT_EQ(run.plan_key, 8U);
   EXPECT_EQ(run.number, 0U);
   EXPECT_EQ(participant.counters().planned_batches, 1U);
@@ -174,7 +174,7 @@ TEST_F(PlannedTest, RunsABatchByItsNumber) {
 }
 
 TEST_F(PlannedTest, ReportsInterestInABatchThatItHasSubmittedInPart) {
-  participant.submit(slots[1], signature);
+  participant.submit(name_ids[1], signature);
   EXPECT_TRUE(take().messages.empty());
   participant.set_awaiting(true);
   Outbox out = take();
@@ -187,23 +187,23 @@ TEST_F(PlannedTest, ReportsInterestInABatchThatItHasSubmittedInPart) {
   EXPECT_EQ(awaited.round, 2U);
   EXPECT_TRUE(take().messages.empty()) << "once";
   // The report is out of date when more has been submitted, and due again while something is still lacking.
-  participant.submit(slots[0], signature);
+  participant.submit(name_ids[0], signature);
   out = take();
   ASSERT_EQ(out.messages.size(), 1U);
   EXPECT_EQ(std::get<PartAwaited>(out.messages[0]).lacking, std::vector<core::TensorId>{5});
-  participant.submit(slots[2], signature);
+  participant.submit(name_ids[2], signature);
   EXPECT_TRUE(take().messages.empty());
 }
 
 TEST_F(PlannedTest, ReportsNothingWhenItHasSubmittedAllOrNone) {
   participant.set_awaiting(true);
   EXPECT_TRUE(take().messages.empty());
-  for (const SlotId slot : slots) participant.submit(slot, signature);
+  for (const NameId name_id : name_ids) participant.submit(name_id, signature);
   EXPECT_TRUE(take().messages.empty());
 }
 
 TEST_F(ParticipantTest, CountsWhatIsInFlightWhenAPlanBegins) {
-  const SlotId a = known("a", 3, of_length(1));
+  const NameId a = known("a", 3, of_length(1));
   known("b", 4, of_length(1));
   participant.submit(a, of_length(1));
   take();
@@ -215,7 +215,7 @@ TEST_F(ParticipantTest, CountsWhatIsInFlightWhenAPlanBegins) {
 constexpr core::TensorId kRow = core::kFirstRow;
 
 TEST_F(ParticipantTest, AsksForASetAndDropsIt) {
-  const SlotId request = participant.ask_for_set({2, 1}, "pair");
+  const NameId request = participant.ask_for_set({2, 1}, "pair");
   const auto declared = std::get<Declared>(take().messages.at(0));
   EXPECT_EQ(declared.set, core::kGlobalSet);
   EXPECT_EQ(declared.name, "pair");
@@ -225,12 +225,12 @@ TEST_F(ParticipantTest, AsksForASetAndDropsIt) {
   ASSERT_EQ(actions.size(), 2U);
   EXPECT_EQ(std::get<SetMade>(actions[0]).set, 1U);
   EXPECT_EQ(std::get<SetMade>(actions[0]).members, (std::vector<std::int32_t>{2, 1}));
-  EXPECT_EQ(std::get<SetMade>(actions[0]).slot, request);
-  EXPECT_EQ(std::get<ForgetSlot>(actions[1]).slot, request);
+  EXPECT_EQ(std::get<SetMade>(actions[0]).name, request);
+  EXPECT_EQ(std::get<ForgetName>(actions[1]).name, request);
   EXPECT_EQ(participant.id_bound(), core::kReservedIds) << "a set takes no room from names";
 
-  const SlotId slot = participant.open(1, "x");
-  participant.submit(slot, of_length(1));
+  const NameId name_id = participant.open(1, "x");
+  participant.submit(name_id, of_length(1));
   participant.end_step(1);
   take();
   participant.drop(1);
@@ -243,7 +243,7 @@ TEST_F(ParticipantTest, AsksForASetAndDropsIt) {
   EXPECT_EQ(take().counts, (Counts{{kRow + core::kCompleted, {4, 1}}, {kRow + core::kDropped, {4, 1}}}));
   actions = read(SetRemoved{1});
   ASSERT_EQ(actions.size(), 2U);
-  EXPECT_EQ(std::get<ForgetSlot>(actions[0]).slot, slot);
+  EXPECT_EQ(std::get<ForgetName>(actions[0]).name, name_id);
   EXPECT_EQ(std::get<SetGone>(actions[1]).set, 1U);
   // Nothing is left in the row's words but those that were not written.
   EXPECT_EQ(take().counts,
@@ -275,8 +275,8 @@ TEST_F(ParticipantTest, AsksAtOnceAboutASetOfARankThatHasLeft) {
   EXPECT_EQ(std::get<Overdue>(messages[0]).request.members, (std::vector<std::int32_t>{1, 2}));
   const auto actions = read(Failed{{0, "", 1, {1, 2}}, ErrorCode::rank_lost, "gone"});
   ASSERT_EQ(actions.size(), 2U);
-  EXPECT_EQ(std::get<FailSlot>(actions[0]).status.message(), "gone");
-  EXPECT_TRUE(std::holds_alternative<ForgetSlot>(actions[1]));
+  EXPECT_EQ(std::get<FailName>(actions[0]).status.message(), "gone");
+  EXPECT_TRUE(std::holds_alternative<ForgetName>(actions[1]));
   participant.ask_for_set({1, 2}, "");
   EXPECT_EQ(take().messages.size(), 2U) << "declared, and asked about";
 }
@@ -293,8 +293,8 @@ TEST_F(ParticipantTest, IgnoresEntriesOfSetsOfOthers) {
 }
 
 TEST_F(ParticipantTest, AsksAtOnceWhereARankHasLeft) {
-  const SlotId slot = known("x", 3, of_length(3));
-  participant.submit(slot, of_length(3));
+  const NameId name_id = known("x", 3, of_length(3));
+  participant.submit(name_id, of_length(3));
   take();
   read(RankDeparted{2});
   const auto overdue = std::get<Overdue>(take().messages.at(0));
@@ -303,7 +303,7 @@ TEST_F(ParticipantTest, AsksAtOnceWhereARankHasLeft) {
   EXPECT_EQ(overdue.waited_s, 0);
   EXPECT_FALSE(overdue.deadline);
   read(Failed{{0, "x", 2}, ErrorCode::rank_lost, "gone"});
-  participant.submit(slot, of_length(3));
+  participant.submit(name_id, of_length(3));
   EXPECT_EQ(std::get<Overdue>(take().messages.at(0)).request.round, 3U);
 }
 
@@ -324,9 +324,9 @@ TEST_F(ParticipantTest, DoesNotAnswerForTheNextRequestOfTheSameName) {
   EXPECT_TRUE(has_submitted(second, 1));
   EXPECT_TRUE(has_submitted(second, 2)) << "the serial is the other rank's own";
   // Rounds of a name begin anew when its id has been evicted.
-  const SlotId slot = known("x", 3, of_length(3));
-  participant.submit(slot, of_length(3));
-  participant.overdue(slot, 600, true);
+  const NameId name_id = known("x", 3, of_length(3));
+  participant.submit(name_id, of_length(3));
+  participant.overdue(name_id, 600, true);
   const Request third = std::get<Overdue>(take().messages.at(0)).request;
   EXPECT_EQ(third.round, 2U);
   read(Evicted{3, 1});
@@ -352,9 +352,9 @@ TEST_F(ParticipantTest, HandsOnStallsFaultsAndTheEnd) {
 }
 
 TEST_F(ParticipantTest, RefusesToSubmitTwice) {
-  const SlotId slot = participant.open(0, "x");
-  participant.submit(slot, of_length(1));
-  EXPECT_DEATH(participant.submit(slot, of_length(1)), "'x' is in flight already");
+  const NameId name_id = participant.open(0, "x");
+  participant.submit(name_id, of_length(1));
+  EXPECT_DEATH(participant.submit(name_id, of_length(1)), "'x' is in flight already");
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ class RecordedWorld {
     submit_on(0, {What::submit, 0, "differs", 1});
     submit_on(1, {What::submit, 0, "differs", 2});
     run();
-    const SlotId late = submit_on(0, {What::submit, 0, "late", 1});
+    const NameId late = submit_on(0, {What::submit, 0, "late", 1});
     ranks_[0].overdue(late, 1, false);
     run();
     ranks_[0].overdue(late, 2, true);
@@ -144,12 +144,12 @@ class RecordedWorld {
     if (rank == 1) of_participant.push_back({Heard::From::program, 0, {}, submission});
   }
 
-  SlotId submit_on(int rank, const Submission& submission) {
+  NameId submit_on(int rank, const Submission& submission) {
     Participant& participant = ranks_[rank];
-    const SlotId slot = participant.open(submission.set, submission.name);
-    participant.submit(slot, signature_of_length(submission.elements));
+    const NameId name_id = participant.open(submission.set, submission.name);
+    participant.submit(name_id, signature_of_length(submission.elements));
     note(rank, submission);
-    return slot;
+    return name_id;
   }
   void submit(const Submission& submission) {
     for (int rank = 0; rank < kRecordedSize; ++rank) submit_on(rank, submission);
@@ -297,15 +297,15 @@ class HearingParticipant {
     case Submission::What::submit:
       break;
     }
-    const SlotId slot = rank_.open(submission.set, submission.name);
-    if (!rank_.in_flight(slot)) rank_.submit(slot, signature_of_length(submission.elements));
+    const NameId name_id = rank_.open(submission.set, submission.name);
+    if (!rank_.in_flight(name_id)) rank_.submit(name_id, signature_of_length(submission.elements));
   }
   void note(const Action& action) {
     if (const auto* batch = std::get_if<RunBatch>(&action)) rank_.completed(batch->set);
     if (const auto* batch = std::get_if<RunCalls>(&action)) rank_.completed(batch->set);
-    if (const auto* forgotten = std::get_if<ForgetSlot>(&action)) {
-      asked_.erase(forgotten->slot);
-      joins_.erase(forgotten->slot);
+    if (const auto* forgotten = std::get_if<ForgetName>(&action)) {
+      asked_.erase(forgotten->name);
+      joins_.erase(forgotten->name);
     }
     if (const auto* join = std::get_if<JoinDone>(&action)) calls_[join->set] = std::max(calls_[join->set], join->calls);
     if (const auto* made = std::get_if<SetMade>(&action)) sets_.insert(made->set);
@@ -314,8 +314,8 @@ class HearingParticipant {
 
   Participant rank_{1, kRecordedSize, kRecordedCapacity};
   std::set<core::SetId> sets_{core::kGlobalSet};
-  std::set<SlotId> asked_;
-  std::map<SlotId, core::SetId> joins_;
+  std::set<NameId> asked_;
+  std::map<NameId, core::SetId> joins_;
   std::map<core::SetId, core::Round> calls_;  ///< the last one made
 };
 

@@ -103,7 +103,7 @@ class SmallWorld {
       std::vector<Action> actions;
       ranks_[child].on_log(entry, actions);
       for (const Action& action : actions) {
-        EXPECT_FALSE(std::holds_alternative<FailSlot>(action));
+        EXPECT_FALSE(std::holds_alternative<FailName>(action));
         if (const auto* made = std::get_if<SetMade>(&action); made != nullptr && child == 0) made_.push_back(made->set);
         if (std::holds_alternative<SetGone>(action) && child == 0) ++gone_;
         const auto* batch = std::get_if<RunBatch>(&action);

@@ -35,7 +35,7 @@ TEST(NameTable, ANameIsClaimedOnce) {
   EXPECT_TRUE(is_duplicate([&] { names.hold("a"); }));
   Entry& other = names.claim("b");
   EXPECT_NE(&entry, &other);
-  names.set_slot(entry, 0);
+  names.set_name_id(entry, 0);
   names.finished(entry);
   EXPECT_EQ(&names.claim("a"), &entry) << "the same entry, with what is known about the name";
   EXPECT_EQ(names.size(), 2U);
@@ -75,25 +75,25 @@ TEST(NameTable, ClaimsHeldNamesWhileTheNextAreMade) {
 TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
   NameTable names(kolo::core::kGlobalSet);
   Entry& idle = names.claim("idle");
-  kolo::engine::EntriesBySlot by_slot;
-  by_slot.add(idle, 1);
-  EXPECT_EQ(&by_slot[1], &idle);
+  kolo::engine::EntriesByNameId by_name_id;
+  by_name_id.add(idle, 1);
+  EXPECT_EQ(&by_name_id[1], &idle);
   names.finished(idle);
-  by_slot.forget(1);
+  by_name_id.forget(1);
   EXPECT_EQ(names.size(), 0U);
 
   Entry& busy = names.claim("busy");
-  names.set_slot(busy, 2);
+  names.set_name_id(busy, 2);
   names.forget(busy);
-  EXPECT_FALSE(busy.slot.has_value());
+  EXPECT_FALSE(busy.name_id.has_value());
   EXPECT_EQ(names.size(), 1U) << "it is in flight";
   names.finished(busy);
   EXPECT_EQ(names.size(), 0U) << "nobody will ask for it to be forgotten again";
 
   Entry& held = names.hold("held");
-  names.set_slot(held, 3);
+  names.set_name_id(held, 3);
   names.forget(held);
-  EXPECT_FALSE(held.slot.has_value());
+  EXPECT_FALSE(held.name_id.has_value());
   names.claim_held(held);  // the address is still good
   names.finished(held);
   EXPECT_EQ(names.size(), 1U) << "it is held";
@@ -127,7 +127,7 @@ TEST(NameTable, NamesThatTheDriverNeverSawGoWithWhoHadThem) {
   names.give_back(names.claim("claimed, and never submitted"));
   EXPECT_EQ(names.size(), 0U);
   Entry& known = names.claim("known");
-  names.set_slot(known, 0);
+  names.set_name_id(known, 0);
   names.finished(known);
   names.give_back(names.claim("known"));
   EXPECT_EQ(names.size(), 1U) << "the driver knows it";
@@ -137,7 +137,7 @@ TEST(NameTable, AnEntryServesForAnotherNameAfterItsOwnHasGone) {
   NameTable names(kolo::core::kGlobalSet);
   Entry& first = names.claim("first");
   first.last = std::make_shared<kolo::engine::Operation>();
-  names.set_slot(first, 0);
+  names.set_name_id(first, 0);
   names.finished(first);
   names.forget(first);
   Entry& second = names.claim("second");
@@ -145,7 +145,7 @@ TEST(NameTable, AnEntryServesForAnotherNameAfterItsOwnHasGone) {
   EXPECT_EQ(second.name, "second");
   EXPECT_EQ(second.last, nullptr);
   EXPECT_EQ(second.signature, nullptr);
-  EXPECT_FALSE(second.slot.has_value());
+  EXPECT_FALSE(second.name_id.has_value());
   EXPECT_NE(&names.claim("first"), &second);
 }
 
@@ -155,7 +155,7 @@ TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
   std::vector<Entry*> entries;
   for (const std::string& name : all) {
     entries.push_back(&names.claim(name));
-    names.set_slot(*entries.back(), static_cast<std::uint32_t>(entries.size()));
+    names.set_name_id(*entries.back(), static_cast<std::uint32_t>(entries.size()));
   }
   for (Entry* entry : entries) names.finished(*entry);
   const auto claim_again = [&](std::vector<std::size_t> order) {
@@ -170,8 +170,8 @@ TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
     names.forget(*entries[gone]);
     entries[gone] = &names.claim(all[gone]);
     EXPECT_EQ(entries[gone]->signature, nullptr) << "a new one";
-    EXPECT_FALSE(entries[gone]->slot.has_value());
-    names.set_slot(*entries[gone], static_cast<std::uint32_t>(gone + 1));
+    EXPECT_FALSE(entries[gone]->name_id.has_value());
+    names.set_name_id(*entries[gone], static_cast<std::uint32_t>(gone + 1));
     names.finished(*entries[gone]);
     claim_again({0, 1, 2, 3, 4});
   }
@@ -182,15 +182,15 @@ TEST(NameTable, ThousandsComeAndGoInAnyOrder) {
   NameTable names(kolo::core::kGlobalSet);
   std::map<std::string, Entry*> known;
   std::mt19937_64 random(1);
-  std::uint32_t next_slot = 0;
+  std::uint32_t next_name_id = 0;
   for (int step = 0; step < 20'000; ++step) {
     const std::string name = "layer" + std::to_string(random() % 2'000) + ".weight";
     Entry& entry = names.claim(name);
     ASSERT_EQ(entry.name, name);
     const auto [found, is_new] = known.emplace(name, &entry);
     ASSERT_EQ(found->second, &entry);
-    ASSERT_EQ(entry.slot.has_value(), !is_new);
-    if (is_new) names.set_slot(entry, next_slot++);
+    ASSERT_EQ(entry.name_id.has_value(), !is_new);
+    if (is_new) names.set_name_id(entry, next_name_id++);
     names.finished(entry);
     if (random() % 3 == 0) {
       names.forget(entry);
@@ -217,7 +217,7 @@ TEST(NameTable, FindsTheSameEntryInEveryOrder) {
   NameTable names(kolo::core::kGlobalSet);
   const auto claim = [&](const std::string& name) {
     Entry& entry = names.claim(name);
-    names.set_slot(entry, entry.number);
+    names.set_name_id(entry, entry.number);
     names.finished(entry);
     return &entry;
   };

@@ -75,7 +75,7 @@
 
 namespace kolo::simulator {
 
-using control::SlotId;
+using control::NameId;
 using core::SetId;
 using core::TensorId;
 using Tick = std::uint64_t;
@@ -266,7 +266,7 @@ class World {
 
   struct Handle {
     Key key{core::kGlobalSet, ""};
-    SlotId slot = 0;
+    NameId name_id = 0;
     std::uint64_t ordinal = 0;  ///< this rank's submissions of the name so far
     bool pending = false;       ///< submitted, not complete
     bool running = false;       ///< its batch has been handed out
@@ -313,7 +313,7 @@ class World {
     Tick busy_until = 0;
     std::map<int, SetId> sets{{0, core::kGlobalSet}};  ///< by the program's number
     std::map<Key, Handle> handles;
-    std::map<SlotId, Handle*> by_slot;
+    std::map<NameId, Handle*> by_name_id;
     std::map<SetId, Sequence> sequences;
     Waiting waiting;
     std::deque<control::UpMessage> ring;
@@ -326,7 +326,7 @@ class World {
     std::vector<std::int32_t> joins;
     bool is_joined = false;  ///< its program waits for a join, which is this:
     SetId join_set = 0;
-    SlotId join_slot = 0;
+    NameId join_name_id = 0;
     Tick join_since = 0;
     bool join_warned = false;
     bool join_over = false;
@@ -601,7 +601,7 @@ class World {
     begin(rank, key, handle, r.participant->open(key.set, key.name), number);
     // The same object as before is the fast path; an equal one must do as well.
     const auto& signature = signatures_[index(number)];
-    r.participant->submit(handle.slot, draw(3) == 0 ? std::make_shared<const core::Signature>(*signature) : signature);
+    r.participant->submit(handle.name_id, draw(3) == 0 ? std::make_shared<const core::Signature>(*signature) : signature);
     return true;
   }
 
@@ -763,11 +763,11 @@ class World {
     if (options_.deadline > 0) schedule(now_ + options_.deadline, Event::Kind::overdue, rank);
   }
 
-  void begin(int rank, const Key& key, Handle& handle, SlotId slot, int number) {
+  void begin(int rank, const Key& key, Handle& handle, NameId name_id, int number) {
     Rank& r = ranks_[index(rank)];
     handle.key = key;
-    handle.slot = slot;
-    r.by_slot[handle.slot] = &handle;
+    handle.name_id = name_id;
+    r.by_name_id[handle.name_id] = &handle;
     handle.pending = true;
     handle.running = handle.warned = false;
     handle.since = now_;
@@ -800,7 +800,7 @@ class World {
     r.join_set = set;
     r.join_warned = false;
     joining_.insert({set, rank});
-    r.join_slot = r.participant->join(set, r.sequences[set].made);
+    r.join_name_id = r.participant->join(set, r.sequences[set].made);
     watch_join(rank);
     return false;
   }
@@ -848,11 +848,11 @@ class World {
         if (handle.running) {
           r.participant->overdue_running(key.set, key.name, seconds);
         } else {
-          r.participant->overdue(handle.slot, seconds, true);
+          r.participant->overdue(handle.name_id, seconds, true);
         }
       } else if (options_.stall_warning > 0 && waited >= options_.stall_warning && !handle.warned) {
         handle.warned = true;
-        if (!handle.running) r.participant->overdue(handle.slot, seconds, false);
+        if (!handle.running) r.participant->overdue(handle.name_id, seconds, false);
       }
     }
     for (auto& [set, sequence] : r.sequences) {
@@ -865,7 +865,7 @@ class World {
   /// About all that is in flight: most questions are answered when the wait is over.
   void ask_who_is_late(Rank& r) {
     for (auto& [key, handle] : r.handles) {
-      if (handle.pending && !handle.running) r.participant->ask(handle.slot, 0.001);
+      if (handle.pending && !handle.running) r.participant->ask(handle.name_id, 0.001);
     }
     for (auto& [set, sequence] : r.sequences) {
       for (const Call& call : sequence.launched) {
@@ -891,7 +891,7 @@ class World {
     const bool warn = options_.stall_warning > 0 && waited >= options_.stall_warning && !r.join_warned;
     if (!is_late && !warn) return;
     r.join_warned = true;
-    r.participant->overdue(r.join_slot, static_cast<double>(waited) / 1000, is_late);
+    r.participant->overdue(r.join_name_id, static_cast<double>(waited) / 1000, is_late);
   }
 
   // ---- what the log asks of a rank
@@ -919,10 +919,10 @@ class World {
     schedule_visit(topology_.node_of[index(rank)]);
   }
 
-  Handle* handle_of(int rank, SlotId slot) {
-    const auto found = ranks_[index(rank)].by_slot.find(slot);
-    if (found == ranks_[index(rank)].by_slot.end() || !found->second->pending || found->second->running) {
-      violate("rank " + std::to_string(rank) + " is told about a slot that has nothing in flight");
+  Handle* handle_of(int rank, NameId name_id) {
+    const auto found = ranks_[index(rank)].by_name_id.find(name_id);
+    if (found == ranks_[index(rank)].by_name_id.end() || !found->second->pending || found->second->running) {
+      violate("rank " + std::to_string(rank) + " is told about a name that has nothing in flight");
       return nullptr;
     }
     return found->second;
@@ -958,7 +958,7 @@ class World {
     started(rank, entry, run.set, run.members);
   }
 
-  void started(int rank, std::size_t entry, SetId set, const std::vector<SlotId>& members) {
+  void started(int rank, std::size_t entry, SetId set, const std::vector<NameId>& members) {
     running_[{rank, entry}] = members;
     if (ranks_[index(rank)].is_joined && ranks_[index(rank)].join_set == set) watch_join(rank);
     if (++records_[entry].executed == members_[set].size()) {
@@ -1051,7 +1051,7 @@ class World {
     const std::vector<std::int32_t>& absent = records_[entry].absent;
     const bool contributes = !std::binary_search(absent.begin(), absent.end(), rank);
     for (std::size_t i = 0; contributes && i < found->second.size(); ++i) {
-      // By name: the slot may have been given away meanwhile.
+      // By name: the number may have been given away meanwhile.
       finish(rank, r.handles.at(Key(set, records_[entry].items[i].first)));
       note_success(rank);
     }
@@ -1062,7 +1062,7 @@ class World {
 
   void act(int rank, std::size_t entry, control::JoinDone& done) {
     Rank& r = ranks_[index(rank)];
-    if (!r.is_joined || r.join_set != done.set || r.join_slot != done.slot) {
+    if (!r.is_joined || r.join_set != done.set || r.join_name_id != done.name) {
       return violate("rank " + std::to_string(rank) + " is told of the end of a join that it has not made");
     }
     r.sequences[done.set].made = std::max(r.sequences[done.set].made, done.calls);
@@ -1075,8 +1075,8 @@ class World {
     end_join(rank, entry);
   }
 
-  void act(int rank, std::size_t entry, control::FailSlot& fail) {
-    Handle* handle = handle_of(rank, fail.slot);
+  void act(int rank, std::size_t entry, control::FailName& fail) {
+    Handle* handle = handle_of(rank, fail.name);
     if (handle == nullptr) return;
     const Record& record = records_[entry];
     const bool by_name = std::holds_alternative<control::Failed>(log_[entry]);
@@ -1088,12 +1088,12 @@ class World {
     if (!handle->key.members.empty()) ranks_[index(rank)].request_done = true;
     finish(rank, *handle);
   }
-  void act(int rank, std::size_t, control::ForgetSlot& forget) { ranks_[index(rank)].by_slot.erase(forget.slot); }
+  void act(int rank, std::size_t, control::ForgetName& forget) { ranks_[index(rank)].by_name_id.erase(forget.name); }
   void act(int, std::size_t, control::DropPlan&) {}
   void act(int rank, std::size_t, control::ReportStall& report) { ranks_[index(rank)].stalls.push_back(report.stall); }
   void act(int rank, std::size_t, control::SetMade& made) {
     Rank& r = ranks_[index(rank)];
-    Handle* handle = handle_of(rank, made.slot);
+    Handle* handle = handle_of(rank, made.name);
     if (handle == nullptr) return;
     finish(rank, *handle);
     r.request_done = true;
@@ -1583,7 +1583,7 @@ class World {
   Tick timer_ = ~Tick{0};
   std::vector<control::LogEntry> log_;
   std::vector<Record> records_;                                         ///< by entry
-  std::map<std::pair<int, std::size_t>, std::vector<SlotId>> running_;  ///< by rank and entry
+  std::map<std::pair<int, std::size_t>, std::vector<NameId>> running_;  ///< by rank and entry
   Traffic traffic_;
 
   // The checker's own understanding of the log.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's table of names: the sets that it knows, its slots in them, and which slot an id means. Ids come from the log
-// and are the same on all ranks; a slot's number is local to this rank.
+// A rank's table of names: the sets that it knows, its names in them, and which name an id means. Ids come from the log
+// and are the same on all ranks; a name's number (`NameId`) is local to this rank. Joins and requests for sets have such
+// a number, too, while they are under way.
 //
-// If this rank is no member of a set, the table has the set's members and no names. A slot ends when its name is
+// If this rank is no member of a set, the table has the set's members and no names. A record ends when its name is
 // evicted while idle, when its set is removed, or with the request that it stands for.
 //
 // Functions `..._in_log` are for entries of the log, and throw if the id or set is not known. The others are for the
@@ -27,7 +28,7 @@
 
 namespace kolo::control::participant {
 
-inline constexpr SlotId kNoSlot = ~SlotId{0};
+inline constexpr NameId kNoName = ~NameId{0};
 
 using Members = std::vector<std::int32_t>;
 
@@ -35,7 +36,7 @@ using Members = std::vector<std::int32_t>;
 struct PlannedPart {
   std::uint32_t plan = 0;
   std::uint32_t number = 0;
-  std::vector<SlotId> members;
+  std::vector<NameId> members;
   std::size_t submitted = 0;
   bool reported = false;  ///< a `PartAwaited` of its present state has been sent
   [[nodiscard]] bool partial() const noexcept { return submitted > 0 && submitted < members.size(); }
@@ -63,21 +64,22 @@ struct Set {
   bool has_departed = false;  ///< some member has left
   bool is_dropped = false;    ///< by this rank's program
   bool said_so = false;       ///< and the log knows that this rank is done with it
-  SlotId join = kNoSlot;      ///< the slot of this rank's join; kNoSlot: it has not joined
+  NameId join = kNoName;      ///< the number of this rank's join; kNoName: it has not joined
   Absentees absent;           ///< the absent members, if this rank is a member
   std::uint64_t joins = 0;    ///< joins of the set that have ended
   std::uint64_t run = 0;      ///< batches that were handed out
   std::uint64_t completed = 0;
   std::uint64_t steps = 0;
   std::uint16_t generation = 0;  ///< of the completed and steps counts
-  std::unordered_map<std::string, SlotId> names;
+  std::unordered_map<std::string, NameId> names;
   Sequence sequence;
 };
 
 inline bool has_calls_in_flight(const Set& set) { return set.sequence.made > set.sequence.over(); }
 
-struct Slot {
-  Set* set = nullptr;                              ///< null when the slot is free
+/// A name's record.
+struct Name {
+  Set* set = nullptr;                              ///< null when the number is free
   std::shared_ptr<const core::Signature> current;  ///< what the id means in this generation
   PlannedPart* part = nullptr;
   core::Round round = 0;
@@ -93,9 +95,9 @@ struct Slot {
   Members members;  ///< the members of a request that names them, ascending
 };
 
-class SlotTable {
+class Names {
  public:
-  explicit SlotTable(std::int32_t rank) : rank_(rank) {}
+  explicit Names(std::int32_t rank) : rank_(rank) {}
 
   // ---- sets
 
@@ -103,33 +105,33 @@ class SlotTable {
   Set& add_set(core::SetId number, core::TensorId base, std::uint16_t generation, Members members);
   [[nodiscard]] Set& set_of(core::SetId number);
   [[nodiscard]] Set& set_in_log(core::SetId number);
-  /// Slots point into it.
+  /// Names point into it.
   [[nodiscard]] std::map<core::SetId, Set>& sets() noexcept { return sets_; }
 
-  // ---- slots
+  // ---- names
 
-  [[nodiscard]] Slot& operator[](SlotId slot) noexcept { return slots_[slot]; }
-  [[nodiscard]] const Slot& operator[](SlotId slot) const noexcept { return slots_[slot]; }
-  /// All numbers of slots, free ones included, lie below.
-  [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
+  [[nodiscard]] Name& operator[](NameId named) noexcept { return names_[named]; }
+  [[nodiscard]] const Name& operator[](NameId named) const noexcept { return names_[named]; }
+  /// All numbers of names, free ones included, lie below.
+  [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
 
-  /// The slot of a name, made when it is new.
-  SlotId open(Set& set, const std::string& name);
-  /// A slot that cannot be found by a name.
-  SlotId open_unnamed(Set& set, const std::string& name);
-  /// A slot for a request that names its members, which ascend. There must be none yet.
-  SlotId open_request(const Members& members, const std::string& name);
-  void forget(SlotId slot, std::vector<Action>& actions);
-  /// kNoSlot: there is none.
-  [[nodiscard]] SlotId find(const Set& set, const std::string& name) const;
-  [[nodiscard]] SlotId find(const Set& set, const std::string& name, const Members& members) const;
-  /// The slots in flight of the set's names, by name, ascending.
-  [[nodiscard]] std::vector<SlotId> in_flight_of(const Set& set) const;
+  /// The number of a name, made when it is new.
+  NameId open(Set& set, const std::string& name);
+  /// A record that cannot be found by a name.
+  NameId open_unnamed(Set& set, const std::string& name);
+  /// A record for a request that names its members, which ascend. There must be none yet.
+  NameId open_request(const Members& members, const std::string& name);
+  void forget(NameId named, std::vector<Action>& actions);
+  /// kNoName: there is none.
+  [[nodiscard]] NameId find(const Set& set, const std::string& name) const;
+  [[nodiscard]] NameId find(const Set& set, const std::string& name, const Members& members) const;
+  /// The names in flight of the set's names, by name, ascending.
+  [[nodiscard]] std::vector<NameId> in_flight_of(const Set& set) const;
   /// The requests that name their members. All are in flight.
-  [[nodiscard]] const std::map<std::pair<Members, std::string>, SlotId>& requests() const noexcept { return requests_; }
-  /// The log runs the slot's submission.
-  void run(SlotId slot) {
-    Slot& running = slots_[slot];
+  [[nodiscard]] const std::map<std::pair<Members, std::string>, NameId>& requests() const noexcept { return requests_; }
+  /// The log runs the name's submission.
+  void run(NameId named) {
+    Name& running = names_[named];
     require(running.in_flight, "the log runs what this rank has not submitted");
     running.in_flight = false;
     if (running.pending) running.pending.reset();
@@ -138,21 +140,21 @@ class SlotTable {
   // ---- ids
 
   void reserve_id(core::TensorId id);
-  [[nodiscard]] bool is_known(core::TensorId id) const { return id < slot_of_name_.size(); }
-  /// The slot of an id that is known; kNoSlot: it means nothing here.
-  [[nodiscard]] SlotId& slot_of(core::TensorId id) { return slot_of_name_[id]; }
-  /// The slot of an id that an entry of the log gives for a set.
-  [[nodiscard]] SlotId slot_in_log(const Set& set, core::TensorId id);
+  [[nodiscard]] bool is_known(core::TensorId id) const { return id < name_of_id_.size(); }
+  /// The name of an id that is known; kNoName: it means nothing here.
+  [[nodiscard]] NameId& name_of(core::TensorId id) { return name_of_id_[id]; }
+  /// The name of an id that an entry of the log gives for a set.
+  [[nodiscard]] NameId name_in_log(const Set& set, core::TensorId id);
   /// All ids of names lie below.
-  [[nodiscard]] core::TensorId id_bound() const noexcept { return static_cast<core::TensorId>(slot_of_name_.size()); }
+  [[nodiscard]] core::TensorId id_bound() const noexcept { return static_cast<core::TensorId>(name_of_id_.size()); }
 
  private:
   const std::int32_t rank_;
-  std::map<core::SetId, Set> sets_;  ///< slots point into it
-  base::StableVector<Slot> slots_;   ///< names are handed out by reference
-  std::vector<SlotId> free_;
-  std::map<std::pair<Members, std::string>, SlotId> requests_;
-  std::vector<SlotId> slot_of_name_;  ///< by id; its length is the bound of ids
+  std::map<core::SetId, Set> sets_;  ///< names point into it
+  base::StableVector<Name> names_;   ///< names are handed out by reference
+  std::vector<NameId> free_;
+  std::map<std::pair<Members, std::string>, NameId> requests_;
+  std::vector<NameId> name_of_id_;  ///< by id; its length is the bound of ids
 };
 
 }  // namespace kolo::control::participant

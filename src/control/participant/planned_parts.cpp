@@ -15,18 +15,18 @@ void PlannedParts::report_awaited() {
       if (!part.partial() || part.reported) continue;
       part.reported = true;
       --unreported_;
-      if (plan.owner->join == kNoSlot) publisher_.say(awaited_part(part));  // else it lacks nothing
+      if (plan.owner->join == kNoName) publisher_.say(awaited_part(part));  // else it lacks nothing
     }
   }
 }
 
 PartAwaited PlannedParts::awaited_part(const PlannedPart& part) const {
   PartAwaited message{rank_, part.plan, part.number, {}, 0};
-  for (const SlotId member : part.members) {
-    const Slot& slot = slots_[member];
-    if (slot.in_flight) continue;
-    if (message.lacking.empty()) message.round = slot.round + 1;
-    message.lacking.push_back(slot.id);
+  for (const NameId member : part.members) {
+    const Name& named = names_[member];
+    if (named.in_flight) continue;
+    if (message.lacking.empty()) message.round = named.round + 1;
+    message.lacking.push_back(named.id);
   }
   return message;
 }
@@ -37,26 +37,26 @@ bool PlannedParts::has_plan(const Set& set) const {
 
 void PlannedParts::on(const PlanDefined& entry) {
   ++counters_.plans;
-  Set& set = slots_.set_in_log(entry.set);
+  Set& set = names_.set_in_log(entry.set);
   require(plans_.count(entry.plan) == 0, "a plan was defined that there is already");
   require(set.absent.empty(), "a plan was defined while a rank was absent");
   Plan& plan = plans_[entry.plan];
   plan.set = entry.set;
   plan.owner = &set;
   if (!set.member) return;
-  plan.batches.resize(entry.batches.size());  // not resized later: slots point into it
+  plan.batches.resize(entry.batches.size());  // not resized later: names point into it
   for (std::size_t i = 0; i < entry.batches.size(); ++i) {
     PlannedPart& part = plan.batches[i];
     part.plan = entry.plan;
     part.number = static_cast<std::uint32_t>(i);
     for (const TensorId id : entry.batches[i]) {
-      const SlotId slot = slots_.slot_in_log(set, id);
-      require(slots_[slot].part == nullptr, "a tensor stands in two planned batches");
-      slots_[slot].part = &part;
-      part.members.push_back(slot);
+      const NameId named = names_.name_in_log(set, id);
+      require(names_[named].part == nullptr, "a tensor stands in two planned batches");
+      names_[named].part = &part;
+      part.members.push_back(named);
     }
-    for (const SlotId member : part.members) {
-      if (slots_[member].in_flight) enter(part);
+    for (const NameId member : part.members) {
+      if (names_[member].in_flight) enter(part);
     }
   }
 }
@@ -67,7 +67,7 @@ void PlannedParts::on(const PlanVoided& entry, std::vector<Action>& actions) {
   require(found != plans_.end(), "there is no such plan");
   for (PlannedPart& part : found->second.batches) {
     consume(part);
-    for (const SlotId member : part.members) slots_[member].part = nullptr;
+    for (const NameId member : part.members) names_[member].part = nullptr;
   }
   const bool member = !found->second.batches.empty();
   plans_.erase(found);
@@ -81,7 +81,7 @@ void PlannedParts::on(const PlannedBatch& entry, std::vector<Action>& actions) {
   if (plan.batches.empty()) return;
   require(entry.number < plan.batches.size(), "there is no such batch of the plan");
   PlannedPart& part = plan.batches[entry.number];
-  for (const SlotId member : part.members) slots_.run(member);
+  for (const NameId member : part.members) names_.run(member);
   consume(part);
   ++plan.owner->run;
   ++counters_.batches;

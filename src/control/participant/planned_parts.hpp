@@ -17,8 +17,8 @@ namespace kolo::control::participant {
 
 class PlannedParts {
  public:
-  PlannedParts(std::int32_t rank, SlotTable& slots, Publisher& publisher, ParticipantCounters& counters)
-      : rank_(rank), slots_(slots), publisher_(publisher), counters_(counters) {}
+  PlannedParts(std::int32_t rank, Names& names, Publisher& publisher, ParticipantCounters& counters)
+      : rank_(rank), names_(names), publisher_(publisher), counters_(counters) {}
 
   void on(const PlanDefined& entry);
   void on(const PlanVoided& entry, std::vector<Action>& actions);
@@ -53,7 +53,7 @@ class PlannedParts {
   [[nodiscard]] PartAwaited awaited_part(const PlannedPart& part) const;
 
   const std::int32_t rank_;
-  SlotTable& slots_;
+  Names& names_;
   Publisher& publisher_;
   ParticipantCounters& counters_;
   std::map<std::uint32_t, Plan> plans_;

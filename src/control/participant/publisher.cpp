@@ -8,18 +8,18 @@ namespace kolo::control::participant {
 using core::Round;
 using core::SetId;
 
-void Publisher::declare(Slot& slot) {
-  slot.whole = true;
+void Publisher::declare(Name& named) {
+  named.whole = true;
   ++counters_.declared;
-  Declared declared{slot.set->number, slot.name, slot.round, slot.id, slot.generation, {}, slot.members};
-  declared.variants.push_back({*slot.pending, {rank_}});
+  Declared declared{named.set->number, named.name, named.round, named.id, named.generation, {}, named.members};
+  declared.variants.push_back({*named.pending, {rank_}});
   out_.messages.emplace_back(std::move(declared));
 }
 
-void Publisher::ask(const Slot& slot, double waited_s, bool deadline, bool asked) {
-  const SetId set = slot.set == nullptr ? core::kGlobalSet : slot.set->number;
-  Overdue overdue{rank_, {set, slot.name, slot.round, slot.members, slot.is_join, slot.serial}, waited_s, deadline};
-  if (const auto& submitted = slot.whole ? slot.pending : slot.current) overdue.kind = submitted->kind;
+void Publisher::ask(const Name& named, double waited_s, bool deadline, bool asked) {
+  const SetId set = named.set == nullptr ? core::kGlobalSet : named.set->number;
+  Overdue overdue{rank_, {set, named.name, named.round, named.members, named.is_join, named.serial}, waited_s, deadline};
+  if (const auto& submitted = named.whole ? named.pending : named.current) overdue.kind = submitted->kind;
   overdue.asked = asked;
   out_.messages.emplace_back(std::move(overdue));
 }
@@ -39,9 +39,9 @@ void Publisher::count_steps(Set& set, std::uint64_t steps) {
 }
 
 void Publisher::finish_dropped(Set& set) {
-  if (!set.is_dropped || set.said_so || set.completed < set.run || set.join != kNoSlot) return;
+  if (!set.is_dropped || set.said_so || set.completed < set.run || set.join != kNoName) return;
   if (has_calls_in_flight(set)) return;
-  const auto is_open = [this](const auto& name) { return slots_[name.second].in_flight; };
+  const auto is_open = [this](const auto& name) { return names_[name.second].in_flight; };
   if (std::any_of(set.names.begin(), set.names.end(), is_open)) return;
   set.said_so = true;
   out_.counts.emplace_back(set.base + core::kDropped, CountWord{set.generation, 1});

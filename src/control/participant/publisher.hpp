@@ -19,8 +19,8 @@ namespace kolo::control::participant {
 
 class Publisher {
  public:
-  Publisher(std::int32_t rank, SlotTable& slots, const DepartedRanks& departed, ParticipantCounters& counters)
-      : rank_(rank), slots_(slots), departed_(departed), counters_(counters) {}
+  Publisher(std::int32_t rank, Names& names, const DepartedRanks& departed, ParticipantCounters& counters)
+      : rank_(rank), names_(names), departed_(departed), counters_(counters) {}
 
   [[nodiscard]] Outbox& outbox() noexcept { return out_; }
   template <class Message>
@@ -28,25 +28,25 @@ class Publisher {
     out_.messages.emplace_back(std::forward<Message>(message));
   }
 
-  /// Publishes the slot's submission by a count.
-  void count(Slot& slot) {
-    slot.whole = false;
-    slot.counted = true;
+  /// Publishes the name's submission by a count.
+  void count(Name& named) {
+    named.whole = false;
+    named.counted = true;
     ++counters_.bare;
-    out_.counts.emplace_back(slot.id, CountWord{slot.generation, slot.round});
-    out_.counts_for_sets = out_.counts_for_sets || slot.set->number != core::kGlobalSet;
+    out_.counts.emplace_back(named.id, CountWord{named.generation, named.round});
+    out_.counts_for_sets = out_.counts_for_sets || named.set->number != core::kGlobalSet;
   }
-  /// Publishes the slot's submission whole.
-  void declare(Slot& slot);
+  /// Publishes the name's submission whole.
+  void declare(Name& named);
   /// An id that this rank has counted means nothing any more.
   void clear_word(core::TensorId id) { out_.counts.emplace_back(id, CountWord{}); }
 
   /// Whether the request may miss a rank that has left, or that has joined and will not make it.
-  [[nodiscard]] bool lacks_somebody(const Slot& slot) const {
-    if (slot.members.empty()) return slot.set->has_departed;
-    return (slot.set->has_departed && departed_.has_any(slot.members)) || slot.set->absent.any_of(slot.members);
+  [[nodiscard]] bool lacks_somebody(const Name& named) const {
+    if (named.members.empty()) return named.set->has_departed;
+    return (named.set->has_departed && departed_.has_any(named.members)) || named.set->absent.any_of(named.members);
   }
-  void ask(const Slot& slot, double waited_s, bool deadline, bool asked = false);
+  void ask(const Name& named, double waited_s, bool deadline, bool asked = false);
   /// Asks whether the last call of the set's sequence misses a rank that has left.
   void ask(const Set& set);
 
@@ -64,7 +64,7 @@ class Publisher {
 
  private:
   const std::int32_t rank_;
-  SlotTable& slots_;
+  Names& names_;
   const DepartedRanks& departed_;
   ParticipantCounters& counters_;
   Outbox out_;

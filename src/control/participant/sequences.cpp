@@ -18,7 +18,7 @@ void note_run(const Sequence& sequence) {
 
 }  // namespace
 
-void OwnCalls::call(Set& set, const std::shared_ptr<const core::Signature>& signature, Round first,
+void Sequences::call(Set& set, const std::shared_ptr<const core::Signature>& signature, Round first,
                     std::uint64_t count) {
   Sequence& sequence = set.sequence;
   counters_.called += count;
@@ -35,19 +35,19 @@ void OwnCalls::call(Set& set, const std::shared_ptr<const core::Signature>& sign
   if (set.has_departed) publisher_.ask(set);
 }
 
-void OwnCalls::pass(Sequence& sequence, Round last) {
+void Sequences::pass(Sequence& sequence, Round last) {
   last = std::min(last, sequence.last);  // later ones have not avoided the log: they have failed
   if (last <= sequence.made) return;
   KOLO_CHECK(sequence.made <= sequence.over()) << "calls have avoided the log while others are in flight there";
   sequence.passed = std::max(sequence.passed, last);
 }
 
-void OwnCalls::speak_of_calls() {
+void Sequences::speak_of_calls() {
   for (Set* const set : grown_) publisher_.say(set->sequence.said.take());
   grown_.clear();
 }
 
-void OwnCalls::restart_sequence(Sequence& sequence, bool done, Round calls) {
+void Sequences::restart_sequence(Sequence& sequence, bool done, Round calls) {
   sequence.absent.clear();
   if (!done) {
     require(sequence.run <= calls, "a join fails before what has run meanwhile");
@@ -59,8 +59,8 @@ void OwnCalls::restart_sequence(Sequence& sequence, bool done, Round calls) {
   sequence.passed = calls;
 }
 
-void OwnCalls::on(const SequenceAppended& entry, std::vector<Action>& actions) {
-  Set& set = slots_.set_in_log(entry.set);
+void Sequences::on(const SequenceAppended& entry, std::vector<Action>& actions) {
+  Set& set = names_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;
   const Round first = sequence.over() + 1;
@@ -77,8 +77,8 @@ void OwnCalls::on(const SequenceAppended& entry, std::vector<Action>& actions) {
   actions.emplace_back(std::move(batch));
 }
 
-void OwnCalls::on(const SequenceFailed& entry, std::vector<Action>& actions) {
-  Set& set = slots_.set_in_log(entry.set);
+void Sequences::on(const SequenceFailed& entry, std::vector<Action>& actions) {
+  Set& set = names_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;
   sequence.run = sequence.over() + 1;
@@ -90,9 +90,9 @@ void OwnCalls::on(const SequenceFailed& entry, std::vector<Action>& actions) {
   publisher_.finish_dropped(set);
 }
 
-void OwnCalls::on(const SequenceEnded& entry, std::vector<Action>& actions) {
+void Sequences::on(const SequenceEnded& entry, std::vector<Action>& actions) {
   if (entry.code == ErrorCode::rank_lost) departed_.note_failure();
-  Set& set = slots_.set_in_log(entry.set);
+  Set& set = names_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;
   require(sequence.run <= entry.last, "a sequence ends before what has run of it");

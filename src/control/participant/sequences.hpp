@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This rank's calls without a name, by set (messages.hpp, "Sequences"). They have no slots: they are numbered, and run
+// This rank's calls without a name, by set (messages.hpp, "Sequences"). They have no records: they are numbered, and run
 // or fail in the order of their numbers. Only the last ones fail together, when another rank has left.
 //
 // New calls are published when the outbox is taken, so that a thousand calls are one message.
@@ -15,11 +15,11 @@
 
 namespace kolo::control::participant {
 
-class OwnCalls {
+class Sequences {
  public:
-  OwnCalls(std::int32_t rank, SlotTable& slots, DepartedRanks& departed, Publisher& publisher,
+  Sequences(std::int32_t rank, Names& names, DepartedRanks& departed, Publisher& publisher,
            ParticipantCounters& counters)
-      : rank_(rank), slots_(slots), departed_(departed), publisher_(publisher), counters_(counters) {}
+      : rank_(rank), names_(names), departed_(departed), publisher_(publisher), counters_(counters) {}
 
   /// New calls of the set's sequence; `first` is the number of the first. This rank must be allowed to submit in the
   /// set.
@@ -39,7 +39,7 @@ class OwnCalls {
 
  private:
   const std::int32_t rank_;
-  SlotTable& slots_;
+  Names& names_;
   DepartedRanks& departed_;
   Publisher& publisher_;
   ParticipantCounters& counters_;

@@ -16,7 +16,7 @@ using core::Round;
 using core::SetId;
 using core::TensorId;
 
-void Joins::on(const Joined& message) {
+void JoinedRanks::on(const Joined& message) {
   Set* const found = sets_.find(message.set);
   if (found == nullptr) return;
   Set& set = *found;
@@ -45,13 +45,13 @@ void Joins::on(const Joined& message) {
   complete_rest(set);
 }
 
-bool Joins::is_over(const Set& set, const Joined::Submission& submission, std::uint64_t read) const {
+bool JoinedRanks::is_over(const Set& set, const Joined::Submission& submission, std::uint64_t read) const {
   const TensorId id = tensors_.find(set.number, submission.name);
   if (id != kNoTensor) return tensors_[id].round >= submission.round && !tensors_[id].ready;
   return set.over.is_over(submission.name, submission.round, read);
 }
 
-void Joins::complete_rest(Set& set) {
+void JoinedRanks::complete_rest(Set& set) {
   std::set<std::string> names;
   for (const auto& [rank, submissions] : set.absent.submissions()) {
     for (const auto& [name, submission] : submissions) names.insert(name);
@@ -65,7 +65,7 @@ void Joins::complete_rest(Set& set) {
   }
 }
 
-void Joins::end_joins() {
+void JoinedRanks::end_joins() {
   for (const SetId number : std::exchange(ending_, {})) {
     Set& set = sets_.at(number);
     if (!set.absent.are_done() || !set.sequence.is_done()) {
@@ -77,7 +77,7 @@ void Joins::end_joins() {
   }
 }
 
-void Joins::forget_join(Set& set) {
+void JoinedRanks::forget_join(Set& set) {
   ++set.joins;
   set.absent.clear();
   set.sequence.end_join();
@@ -86,7 +86,7 @@ void Joins::forget_join(Set& set) {
   questions_.forget(key_of(join_in(set)));
 }
 
-void Joins::end_join_without(Set& set) {
+void JoinedRanks::end_join_without(Set& set) {
   // Requests that all had submitted before run, also those that wait for an id.
   for (std::uint64_t before = ~std::uint64_t{0}; before != log_.size();) {
     before = log_.size();

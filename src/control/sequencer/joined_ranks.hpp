@@ -20,9 +20,9 @@
 
 namespace kolo::control::sequencer {
 
-class Joins {
+class JoinedRanks {
  public:
-  Joins(Log& log, TensorTable& tensors, SetTable& sets, Departures& departures, Plans& plans, Batches& batches,
+  JoinedRanks(Log& log, TensorTable& tensors, SetTable& sets, Departures& departures, Plans& plans, Batches& batches,
         Naming& naming, Questions& questions)
       : log_(log), tensors_(tensors), sets_(sets), departures_(departures), plans_(plans), batches_(batches),
         naming_(naming), questions_(questions) {}
