@@ -309,7 +309,7 @@ class Assembly {
   void introduce() {
     const std::vector<std::string> said = bootstrap::take_step(bootstrap_, "addresses", patience_, [this] {
       if (talks()) listener_.emplace(parts_.settings.interface);
-      return base::join_fields({listener_ ? listener_->announcement() : std::string(), encode_cpus(base::affinity()),
+      return base::join_fields({listener_ ? listener_->addresses() : std::string(), encode_cpus(base::affinity()),
                                 std::to_string(base::private_cache_bytes()), base::system_name(),
                                 base::join_process_barriers() ? "1" : "0", std::to_string(base::usable_cpus()),
                                 own_address(parts_.settings.interface)});
@@ -320,7 +320,7 @@ class Assembly {
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
       if (fields.size() != 7) base::throw_unreadable();
-      announcements_.push_back(std::move(fields[0]));
+      leader_addresses_.push_back(std::move(fields[0]));
       cpus.push_back(
           {decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3]), decode_number<int>(fields[5])});
       cache = std::min<std::size_t>(cache, decode_number<std::size_t>(fields[2]));
@@ -373,7 +373,7 @@ class Assembly {
           bootstrap_, "control connections", bootstrap::after_waiting(patience_), [this]() -> std::string {
             if (!talks()) return {};
             auto control = tcp::TcpControlChannel::connect(
-                std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout), announcements_,
+                std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout), leader_addresses_,
                 job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
             std::string interfaces = base::join_fields(control->interfaces());
             parts_.control = std::move(control);
@@ -484,7 +484,7 @@ class Assembly {
   std::string job_key_;
   std::vector<int> machines_;               // by rank
   std::vector<std::string> addresses_;      // by rank
-  std::vector<std::string> announcements_;  // by rank; empty for ranks that are no leaders
+  std::vector<std::string> leader_addresses_;  // by rank; empty for ranks that are no leaders
   base::Duration patience_{};
   std::optional<tcp::Listener> listener_;
   std::shared_ptr<transport::InterNode> inter_;

@@ -103,9 +103,9 @@ void grow_a_tree(Report& report, bootstrap::Bootstrap& bootstrap, int ranks_per_
   const core::Topology topology = core::make_topology(bootstrap.rank(), machines, ranks_per_node);
   std::optional<tcp::Listener> listener;
   if (topology.is_leader()) listener.emplace();
-  const auto announcements = bootstrap.exchange("address", listener ? listener->announcement() : "", kPatience);
+  const auto addresses = bootstrap.exchange("address", listener ? listener->addresses() : "", kPatience);
   if (listener) {
-    const auto channel = tcp::TcpControlChannel::connect(std::move(*listener), topology, fanout, announcements,
+    const auto channel = tcp::TcpControlChannel::connect(std::move(*listener), topology, fanout, addresses,
                                                          "the key of this job", std::chrono::seconds(60));
     report.check(channel->children() == topology.tree_children(topology.node, fanout), "the children");
     report.equal(channel->parent().value_or(-1),

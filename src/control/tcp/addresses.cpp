@@ -49,22 +49,22 @@ Nonce make_nonce() {
   return nonce;
 }
 
-std::string encode(const Announcement& announcement) {
+std::string encode(const Addresses& addresses) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text = std::string(kFormat) + " ";
-  for (const std::uint8_t byte : announcement.nonce) {
+  for (const std::uint8_t byte : addresses.nonce) {
     text += kDigits[byte >> 4];
     text += kDigits[byte & 15];
   }
-  for (const tcp::endpoint& endpoint : announcement.endpoints) {
+  for (const tcp::endpoint& endpoint : addresses.endpoints) {
     text += " " + endpoint.address().to_string() + "|" + std::to_string(endpoint.port());
   }
   return text;
 }
 
-Announcement decode_announcement(const std::string& text) {
+Addresses decode_addresses(const std::string& text) {
   const std::vector<std::string> words = base::words(text);
-  Announcement result;
+  Addresses result;
   if (words.size() < 2 || words[0] != kFormat || !parse_nonce(words[1], result.nonce)) refuse(text);
   for (std::size_t i = 2; i < words.size(); ++i) {
     const std::string& word = words[i];

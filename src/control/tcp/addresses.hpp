@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader's announcement to all others, through the bootstrap: where it listens, and a nonce that only it knows
-// before.
+// Where a leader listens, as all others learn it through the bootstrap, and how two leaders then know each other.
+//
+// The handshake is that of base/handshake.hpp. The parent is the listener, and the number in a hello counts the child's
+// hellos. A child that lost a connection says hello again on another; the parent keeps the one with the highest number,
+// whichever comes first. The greeting also has the parent's nonce: a child sends nothing to another process that answers
+// at the parent's address.
 #pragma once
 
 #include <array>
@@ -15,11 +19,11 @@
 
 namespace kolo::tcp {
 
-/// A random word of each listener. It distinguishes the process that announced an address from another one that answers
+/// A random word of each listener. It distinguishes the process that listens at an address from another one that answers
 /// there (another host's loopback has the same address as ours).
 using Nonce = std::array<std::uint8_t, 16>;
 
-struct Announcement {
+struct Addresses {
   Nonce nonce{};
   std::vector<tcp::endpoint> endpoints;
 };
@@ -27,16 +31,9 @@ struct Announcement {
 Nonce make_nonce();
 
 /// As text: "1 <nonce in hex> <address>|<port> ...".
-std::string encode(const Announcement& announcement);
+std::string encode(const Addresses& addresses);
 /// Throws Error(transport) for text that `encode` does not make.
-Announcement decode_announcement(const std::string& text);
-
-// How two leaders meet: the handshake of base/handshake.hpp, in which the parent is the listener, and the number in a
-// hello counts the child's hellos. A child that lost a connection says hello again on another; the parent keeps the one
-// with the highest number, whichever comes first.
-//
-// The greeting also has the parent's announced nonce: a child sends nothing to another process that answers at an
-// announced address.
+Addresses decode_addresses(const std::string& text);
 
 using GreetingBytes = std::array<std::uint8_t, sizeof(base::GreetingBytes) + sizeof(Nonce)>;
 

@@ -37,7 +37,7 @@ struct Listener::State {
   // it. Nothing runs on it once the channel is connected.
   std::unique_ptr<asio::io_context> io = make_io_context();
   std::vector<tcp::acceptor> acceptors;
-  Announcement announced;
+  Addresses listening;
   std::string text;
 };
 
@@ -67,13 +67,13 @@ void listen_everywhere(Listener::State& state, const std::vector<LocalAddress>& 
   const tcp::endpoint any(any_v6 ? tcp::v6() : tcp::v4(), 0);
   state.acceptors.push_back(listen(*state.io, any, any_v6));
   const std::uint16_t port = state.acceptors.front().local_endpoint().port();
-  for (const LocalAddress& local : addresses) state.announced.endpoints.emplace_back(local.address, port);
+  for (const LocalAddress& local : addresses) state.listening.endpoints.emplace_back(local.address, port);
 }
 
 void listen_on(Listener::State& state, const std::vector<LocalAddress>& addresses) {
   for (const LocalAddress& local : addresses) {
     state.acceptors.push_back(listen(*state.io, tcp::endpoint(local.address, 0), false));
-    state.announced.endpoints.push_back(state.acceptors.back().local_endpoint());
+    state.listening.endpoints.push_back(state.acceptors.back().local_endpoint());
   }
 }
 
@@ -98,15 +98,15 @@ Listener::Listener(const std::string& interface) : state_(std::make_unique<State
   } else {
     listen_on(*state_, select_addresses(all, interface));
   }
-  state_->announced.nonce = make_nonce();
-  state_->text = encode(state_->announced);
+  state_->listening.nonce = make_nonce();
+  state_->text = encode(state_->listening);
 }
 
 Listener::Listener(Listener&&) noexcept = default;
 Listener& Listener::operator=(Listener&&) noexcept = default;
 Listener::~Listener() = default;
 
-const std::string& Listener::announcement() const noexcept { return state_->text; }
+const std::string& Listener::addresses() const noexcept { return state_->text; }
 
 struct TcpControlChannel::State {
   std::unique_ptr<asio::io_context> io;  // before the links, whose sockets refer to it
@@ -121,27 +121,27 @@ TcpControlChannel::TcpControlChannel(std::unique_ptr<State> state) : state_(std:
 TcpControlChannel::~TcpControlChannel() = default;
 
 std::unique_ptr<TcpControlChannel> TcpControlChannel::connect(Listener listener, const core::Topology& topology,
-                                                              int fanout, const std::vector<std::string>& announcements,
+                                                              int fanout, const std::vector<std::string>& addresses,
                                                               const std::string& job_key,
                                                               std::chrono::milliseconds timeout) {
   KOLO_CHECK(topology.is_leader()) << "rank " << topology.rank << " leads no node and has no control channel";
-  KOLO_CHECK(static_cast<int>(announcements.size()) == topology.size) << announcements.size() << " announcements";
+  KOLO_CHECK(static_cast<int>(addresses.size()) == topology.size) << addresses.size() << " addresses";
   RendezvousPlan plan;
   plan.rank = topology.rank;
   plan.ranks = topology.size;
   plan.job_key = job_key;
-  plan.nonce = listener.state_->announced.nonce;
-  plan.listened_at = listener.state_->announced.endpoints;
+  plan.nonce = listener.state_->listening.nonce;
+  plan.listened_at = listener.state_->listening.endpoints;
   for (const int child : topology.tree_children(topology.node, fanout)) {
     plan.children.push_back({child, topology.leader_of(child)});
   }
   if (topology.node != 0) {
     const int node = core::Topology::tree_parent(topology.node, fanout);
     const int rank = topology.leader_of(node);
-    Announcement announced = decode_announcement(announcements[static_cast<std::size_t>(rank)]);
+    Addresses listening = decode_addresses(addresses[static_cast<std::size_t>(rank)]);
     plan.parent.push_back({node, rank});
-    plan.parent_nonce = announced.nonce;
-    plan.parent_endpoints = by_promise(std::move(announced.endpoints), local_addresses());
+    plan.parent_nonce = listening.nonce;
+    plan.parent_endpoints = by_promise(std::move(listening.endpoints), local_addresses());
   }
 
   auto state = std::make_unique<State>();

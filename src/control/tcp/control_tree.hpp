@@ -5,11 +5,11 @@
 // It is built in two steps around the bootstrap, because leaders must first learn where the others listen:
 //
 //   Listener listener(settings.interface);                        // leaders only
-//   auto announcements = bootstrap.exchange("addresses", listener.announcement(), patience);  // all ranks; others: ""
-//   auto channel = TcpControlChannel::connect(std::move(listener), topology, fanout, announcements, key, timeout);
+//   auto addresses = bootstrap.exchange("addresses", listener.addresses(), patience);  // all ranks; others: ""
+//   auto channel = TcpControlChannel::connect(std::move(listener), topology, fanout, addresses, key, timeout);
 //
-// A child cannot know in advance which of the parent's addresses it can reach. It tries all announced addresses, those
-// in a subnet of its own first, and keeps the first that greets with the announced nonce.
+// A child cannot know in advance which of the parent's addresses it can reach. It tries all of them, those
+// in a subnet of its own first, and keeps the first that greets with the parent's nonce.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@ class Listener {
   ~Listener();
 
   /// For all other ranks.
-  [[nodiscard]] const std::string& announcement() const noexcept;
+  [[nodiscard]] const std::string& addresses() const noexcept;
 
   struct State;
 
@@ -44,12 +44,12 @@ class Listener {
 
 class TcpControlChannel final : public control::ControlChannel {
  public:
-  /// Connects to the parent and waits for the children, in this thread. `announcements` are by rank, `job_key` is the
+  /// Connects to the parent and waits for the children, in this thread. `addresses` are by rank, `job_key` is the
   /// same random string of 1 to 64 bytes everywhere. Connections of other processes are closed. Throws Error(transport)
   /// if a leader is still missing after `timeout`: the sentence names it, the addresses that were tried, and what
   /// happened at each.
   static std::unique_ptr<TcpControlChannel> connect(Listener listener, const core::Topology& topology, int fanout,
-                                                    const std::vector<std::string>& announcements,
+                                                    const std::vector<std::string>& addresses,
                                                     const std::string& job_key, std::chrono::milliseconds timeout);
   ~TcpControlChannel() override;
 

@@ -404,16 +404,16 @@ std::map<int, tcp::socket> meet(asio::io_context& io, std::vector<tcp::acceptor>
   return std::move(meeting.found);
 }
 
-std::vector<tcp::endpoint> by_promise(std::vector<tcp::endpoint> announced, const std::vector<LocalAddress>& ours) {
+std::vector<tcp::endpoint> by_promise(std::vector<tcp::endpoint> listening, const std::vector<LocalAddress>& ours) {
   const bool any_v6 = std::any_of(ours.begin(), ours.end(), [](const LocalAddress& a) { return a.address.is_v6(); });
   if (!any_v6) {
-    announced.erase(
-        std::remove_if(announced.begin(), announced.end(), [](const tcp::endpoint& e) { return e.address().is_v6(); }),
-        announced.end());
+    listening.erase(
+        std::remove_if(listening.begin(), listening.end(), [](const tcp::endpoint& e) { return e.address().is_v6(); }),
+        listening.end());
   }
-  std::stable_sort(announced.begin(), announced.end(),
+  std::stable_sort(listening.begin(), listening.end(),
                    [&](const tcp::endpoint& a, const tcp::endpoint& b) { return promise(a, ours) < promise(b, ours); });
-  return announced;
+  return listening;
 }
 
 void close_on_exec(int fd) {

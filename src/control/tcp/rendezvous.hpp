@@ -41,9 +41,9 @@ struct RendezvousPlan {
 std::map<int, tcp::socket> meet(asio::io_context& io, std::vector<tcp::acceptor>& acceptors, const RendezvousPlan& plan,
                                 std::chrono::milliseconds timeout);
 
-/// The announced endpoints in the order to try them: subnets of ours, others, loopback. Drops what cannot be reached
+/// A parent's endpoints in the order to try them: subnets of ours, others, loopback. Drops what cannot be reached
 /// from here (IPv6 where we have none).
-std::vector<tcp::endpoint> by_promise(std::vector<tcp::endpoint> announced, const std::vector<LocalAddress>& ours);
+std::vector<tcp::endpoint> by_promise(std::vector<tcp::endpoint> listening, const std::vector<LocalAddress>& ours);
 
 /// Makes the socket close when another program is executed: a child process must not keep a connection alive. Throws
 /// Error(transport).

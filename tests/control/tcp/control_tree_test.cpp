@@ -240,10 +240,10 @@ const std::string kKey = "the key of this job";
 /// Node 0 of two, its child being `misbehave` after a right handshake. Serves until the child is lost.
 Node lose_raw_child(const std::function<void(RawPeer&)>& misbehave) {
   Listener listener("127.0.0.1");
-  const Announcement announced = decode_announcement(listener.announcement());
+  const Addresses listening = decode_addresses(listener.addresses());
   std::promise<void> may_begin;
   std::thread child([&, ready = may_begin.get_future()]() mutable {
-    RawPeer peer(announced.endpoints.front());
+    RawPeer peer(listening.endpoints.front());
     peer.join(1, kKey);
     ready.wait();
     misbehave(peer);

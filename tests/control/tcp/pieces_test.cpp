@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What needs no connection: announcements, the handshake's words, addresses, the byte queue.
+// What needs no connection: addresses, the handshake's words, the byte queue.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -40,18 +40,18 @@ std::string refusal(const std::string& wanted) {
   return "no error";
 }
 
-TEST(Announcement, SurvivesTheJourneyAsText) {
-  Announcement announcement;
-  announcement.nonce = {0, 1, 2, 0xfe, 0xff, 0x80, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  announcement.endpoints = {{asio::ip::make_address("10.77.0.1"), 1}, {asio::ip::make_address("2001:db8::1"), 65535}};
-  const std::string text = encode(announcement);
+TEST(Addresses, SurvivesTheJourneyAsText) {
+  Addresses addresses;
+  addresses.nonce = {0, 1, 2, 0xfe, 0xff, 0x80, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  addresses.endpoints = {{asio::ip::make_address("10.77.0.1"), 1}, {asio::ip::make_address("2001:db8::1"), 65535}};
+  const std::string text = encode(addresses);
   EXPECT_EQ(text, "1 000102feff80060708090a0b0c0d0e0f 10.77.0.1|1 2001:db8::1|65535");
-  const Announcement read = decode_announcement(text);
-  EXPECT_EQ(read.nonce, announcement.nonce);
-  EXPECT_EQ(read.endpoints, announcement.endpoints);
+  const Addresses read = decode_addresses(text);
+  EXPECT_EQ(read.nonce, addresses.nonce);
+  EXPECT_EQ(read.endpoints, addresses.endpoints);
 }
 
-TEST(Announcement, RefusesWhatIsNone) {
+TEST(Addresses, RefusesWhatIsNone) {
   const std::string nonce = "000102feff80060708090a0b0c0d0e0f";
   const std::vector<std::string> texts = {"",
                                           "1",
@@ -67,7 +67,7 @@ TEST(Announcement, RefusesWhatIsNone) {
                                           "1 " + nonce + " 10.0.0.1" + std::string("\0.9", 3) + "|1"};
   for (const std::string& text : texts) {
     try {
-      decode_announcement(text);
+      decode_addresses(text);
       ADD_FAILURE() << "took '" << text << "'";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::transport);
@@ -76,7 +76,7 @@ TEST(Announcement, RefusesWhatIsNone) {
   }
 }
 
-TEST(Announcement, NoncesDiffer) {
+TEST(Addresses, NoncesDiffer) {
   std::set<Nonce> seen;
   for (int i = 0; i < 100; ++i) seen.insert(make_nonce());
   EXPECT_EQ(seen.size(), 100u);
@@ -132,11 +132,11 @@ TEST(Interfaces, SaysWhatThereIsWhenNothingMatches) {
 }
 
 TEST(Interfaces, TriesTheNearestFirst) {
-  const std::vector<tcp::endpoint> announced = {at("127.0.0.1"), at("172.17.0.1"), at("2001:db8::9"), at("10.77.0.1")};
+  const std::vector<tcp::endpoint> listening = {at("127.0.0.1"), at("172.17.0.1"), at("2001:db8::9"), at("10.77.0.1")};
   const std::vector<tcp::endpoint> expected = {at("2001:db8::9"), at("10.77.0.1"), at("172.17.0.1"), at("127.0.0.1")};
-  EXPECT_EQ(by_promise(announced, kMachine), expected);
+  EXPECT_EQ(by_promise(listening, kMachine), expected);
   const std::vector<tcp::endpoint> without_v6 = {at("10.77.0.1"), at("172.17.0.1"), at("127.0.0.1")};
-  EXPECT_EQ(by_promise(announced, {local("eth0", "10.77.0.2", 24)}), without_v6);
+  EXPECT_EQ(by_promise(listening, {local("eth0", "10.77.0.2", 24)}), without_v6);
 }
 
 TEST(ByteQueue, KeepsBytesInOrderThroughEveryKindOfMove) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finding one another: strangers, wrong keys, wrong processes at announced addresses, and those who never come.
+// Finding one another: strangers, wrong keys, wrong processes at the given addresses, and those who never come.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -36,29 +36,29 @@ void talk(int self, Node& node) {
   EXPECT_TRUE(node.frames[0].second == pattern(20, static_cast<std::uint32_t>(1 - self)));
 }
 
-tcp::endpoint first_endpoint(const std::string& announcement) {
-  return decode_announcement(announcement).endpoints.front();
+tcp::endpoint first_endpoint(const std::string& addresses) {
+  return decode_addresses(addresses).endpoints.front();
 }
 
 TEST(Rendezvous, WorksOnTheInterfaceThatWasAskedFor) {
   TreeOptions options;
   options.interface = "127.0.0.1";
-  options.announce = [](int, std::string text) {
-    const Announcement announced = decode_announcement(text);
-    EXPECT_EQ(announced.endpoints.size(), 1u);
-    EXPECT_EQ(announced.endpoints.front().address().to_string(), "127.0.0.1");
+  options.tell = [](int, std::string text) {
+    const Addresses listening = decode_addresses(text);
+    EXPECT_EQ(listening.endpoints.size(), 1u);
+    EXPECT_EQ(listening.endpoints.front().address().to_string(), "127.0.0.1");
     return text;
   };
   EXPECT_EQ(run_tree(options, talk), Errors(2));
 }
 
-TEST(Rendezvous, AnnouncesEveryAddressWithOnePort) {
+TEST(Rendezvous, TellsEveryAddressWithOnePort) {
   const Listener listener;
-  const Announcement announced = decode_announcement(listener.announcement());
-  ASSERT_FALSE(announced.endpoints.empty());
-  EXPECT_TRUE(announced.endpoints.back().address().is_loopback());
-  for (const tcp::endpoint& endpoint : announced.endpoints) {
-    EXPECT_EQ(endpoint.port(), announced.endpoints.front().port());
+  const Addresses listening = decode_addresses(listener.addresses());
+  ASSERT_FALSE(listening.endpoints.empty());
+  EXPECT_TRUE(listening.endpoints.back().address().is_loopback());
+  for (const tcp::endpoint& endpoint : listening.endpoints) {
+    EXPECT_EQ(endpoint.port(), listening.endpoints.front().port());
     EXPECT_FALSE(endpoint.address().is_unspecified());
   }
 }
@@ -76,7 +76,7 @@ TEST(Rendezvous, RefusesAnInterfaceThatIsNotThere) {
 TEST(Rendezvous, IgnoresStrangers) {
   std::vector<std::unique_ptr<RawPeer>> strangers;
   TreeOptions options;
-  options.announce = [&](int node, std::string text) {
+  options.tell = [&](int node, std::string text) {
     if (node != 0) return text;
     const tcp::endpoint where = first_endpoint(text);
     for (int i = 0; i < 3; ++i) strangers.push_back(std::make_unique<RawPeer>(where));
@@ -97,7 +97,7 @@ TEST(Rendezvous, IgnoresStrangers) {
 TEST(Rendezvous, ACrowdOfSilentStrangersDoesNotKeepTheChildOut) {
   std::vector<std::unique_ptr<RawPeer>> strangers;
   TreeOptions options;
-  options.announce = [&](int node, std::string text) {
+  options.tell = [&](int node, std::string text) {
     for (int i = 0; node == 0 && i < 300; ++i) strangers.push_back(std::make_unique<RawPeer>(first_endpoint(text)));
     return text;
   };
@@ -210,7 +210,7 @@ TEST(Rendezvous, AnotherJobsKeyIsRefusedAndBothSaySo) {
 
 TEST(Rendezvous, ANodeThatIsNoChildIsTurnedAway) {
   Listener listener("127.0.0.1");
-  const tcp::endpoint where = first_endpoint(listener.announcement());
+  const tcp::endpoint where = first_endpoint(listener.addresses());
   std::thread stranger([&] {
     RawPeer peer(where);
     peer.write_array(base::make_hello("key", peer.read_greeting(), {5, 2, 1, {}}));
@@ -226,7 +226,7 @@ TEST(Rendezvous, ANodeThatIsNoChildIsTurnedAway) {
   stranger.join();
 }
 
-/// Listens, greets with a nonce that nobody announced, and counts what it is told after that.
+/// Listens, greets with a nonce of nobody, and counts what it is told after that.
 class Impostor {
  public:
   Impostor() : acceptor_(io_, {asio::ip::make_address("127.0.0.1"), 0}), where_(acceptor_.local_endpoint()) {
@@ -262,14 +262,14 @@ class Impostor {
   std::thread thread_;
 };
 
-TEST(Rendezvous, AnotherProcessAtAnAnnouncedAddressIsPassedByAndToldNothing) {
+TEST(Rendezvous, AnotherProcessAtAGivenAddressIsPassedByAndToldNothing) {
   Impostor impostor;
   TreeOptions options;
   options.interface = "127.0.0.1";
-  options.announce = [&](int, std::string text) {
-    Announcement announced = decode_announcement(text);
-    announced.endpoints.insert(announced.endpoints.begin(), impostor.where());
-    return encode(announced);
+  options.tell = [&](int, std::string text) {
+    Addresses listening = decode_addresses(text);
+    listening.endpoints.insert(listening.endpoints.begin(), impostor.where());
+    return encode(listening);
   };
   EXPECT_EQ(run_tree(options, talk), Errors(2));
   EXPECT_GE(impostor.visits(), 1);
@@ -283,7 +283,7 @@ TEST(Rendezvous, SaysWhatEachAddressAnswered) {
     asio::io_context io;
     closed = tcp::acceptor(io, {asio::ip::make_address("127.0.0.1"), 0}).local_endpoint();
   }
-  Announcement parent;
+  Addresses parent;
   parent.nonce = make_nonce();
   parent.endpoints = {impostor.where(), closed};
   try {
@@ -309,15 +309,15 @@ TEST(Rendezvous, NamesTheChildrenThatNeverCame) {
 
 TEST(Rendezvous, AHalfHandshakeBeforeTheChildsDoesNoHarm) {
   Listener listener("127.0.0.1");
-  const std::string announcement = listener.announcement();
-  RawPeer half(first_endpoint(announcement));
+  const std::string addresses = listener.addresses();
+  RawPeer half(first_endpoint(addresses));
   half.write("KOLO");
   std::thread child([&] {
-    Node node(TcpControlChannel::connect(Listener("127.0.0.1"), one_rank_a_node(1, 2), 8, {announcement, ""}, "key",
+    Node node(TcpControlChannel::connect(Listener("127.0.0.1"), one_rank_a_node(1, 2), 8, {addresses, ""}, "key",
                                          milliseconds(60000)));
     talk(1, node);
   });
-  Node node(TcpControlChannel::connect(std::move(listener), one_rank_a_node(0, 2), 8, {announcement, ""}, "key",
+  Node node(TcpControlChannel::connect(std::move(listener), one_rank_a_node(0, 2), 8, {addresses, ""}, "key",
                                        milliseconds(60000)));
   talk(0, node);
   child.join();
@@ -326,7 +326,7 @@ TEST(Rendezvous, AHalfHandshakeBeforeTheChildsDoesNoHarm) {
 TEST(Rendezvous, AChildWhoseHandshakeBreaksTriesAgain) {
   asio::io_context io;
   tcp::acceptor acceptor(io, {asio::ip::make_address("127.0.0.1"), 0});
-  Announcement parent;
+  Addresses parent;
   parent.nonce = make_nonce();
   parent.endpoints = {acceptor.local_endpoint()};
   std::thread child([&] {

@@ -60,10 +60,10 @@ bool Node::is_quiet() {
 
 std::vector<std::string> run_tree(const TreeOptions& options, const std::function<void(int, Node&)>& body) {
   std::vector<Listener> listeners;
-  std::vector<std::string> announcements;
+  std::vector<std::string> addresses;
   for (int node = 0; node < options.nodes; ++node) {
     listeners.emplace_back(options.interface);
-    announcements.push_back(options.announce(node, listeners.back().announcement()));
+    addresses.push_back(options.tell(node, listeners.back().addresses()));
   }
   std::vector<std::string> errors(static_cast<std::size_t>(options.nodes));
   std::vector<std::thread> threads;
@@ -72,7 +72,7 @@ std::vector<std::string> run_tree(const TreeOptions& options, const std::functio
     threads.emplace_back([&, node, index, listener = std::move(listeners[index])]() mutable {
       try {
         Node me(TcpControlChannel::connect(std::move(listener), one_rank_a_node(node, options.nodes), options.fanout,
-                                           announcements, options.key(node), options.timeout));
+                                           addresses, options.key(node), options.timeout));
         body(node, me);
       } catch (const std::exception& error) {
         errors[index] = error.what();

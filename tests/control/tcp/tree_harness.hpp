@@ -51,8 +51,8 @@ struct TreeOptions {
   std::chrono::milliseconds timeout{60000};
   std::string interface;
   std::function<std::string(int)> key = [](int) { return std::string("the key of this job"); };
-  /// What the others are told of a node's announcement.
-  std::function<std::string(int, std::string)> announce = [](int, std::string text) { return text; };
+  /// What the others are told of a node's addresses.
+  std::function<std::string(int, std::string)> tell = [](int, std::string text) { return text; };
 };
 
 /// Runs `body` with every node of a connected tree, each on its thread. The i-th result is what node i's thread threw,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What leaders announce, and which interfaces a user names: text is what it is when it is written again, or an Error.
+// Where leaders say that they listen, and which interfaces a user names: text is what it is when it is written again, or
+// an Error.
 #include "fuzz.hpp"
 
 #include <kolo/error.hpp>
@@ -19,12 +20,12 @@ const std::vector<tcp::LocalAddress>& machine() {
   return all;
 }
 
-void announce(const std::string& text) {
+void read(const std::string& text) {
   try {
-    const tcp::Announcement announcement = tcp::decode_announcement(text);
+    const tcp::Addresses addresses = tcp::decode_addresses(text);
     KOLO_CHECK(text.find('\0') == std::string::npos) << "an address has bytes behind a zero byte";
-    const tcp::Announcement again = tcp::decode_announcement(encode(announcement));
-    KOLO_CHECK(again.nonce == announcement.nonce && again.endpoints == announcement.endpoints);
+    const tcp::Addresses again = tcp::decode_addresses(encode(addresses));
+    KOLO_CHECK(again.nonce == addresses.nonce && again.endpoints == addresses.endpoints);
   } catch (const Error& error) {
     KOLO_CHECK(error.code() == ErrorCode::transport);
   }
@@ -44,7 +45,7 @@ void choose(const std::string& wanted) {
 void run(std::string_view input) {
   if (input.empty()) return;
   const std::string text(input.substr(1));
-  input.front() == 'a' ? announce(text) : choose(text);
+  input.front() == 'a' ? read(text) : choose(text);
 }
 
 std::vector<std::string> seeds() {
