@@ -7,7 +7,8 @@
 //   naming         which id means which name under which signature; ids are evicted least recently used first.
 //                  `opinions`: whether what every member has submitted can run, or fails because they disagree.
 //   batches        what is ready, when it is appended, and in which order: fusion, priorities, patience.
-//                  `ReadySets`: the queues, by set (set_table.hpp).
+//                  `ReadySets`: the queues, by set (set_table.hpp). batches.hpp says who decides which tensors share a
+//                  batch.
 //   plans          when a set's batches of a step are frozen, and when that ends (what a plan holds: planner.hpp).
 //   call_order     calls without a name, which run in the order of their numbers.
 //   set, set_table what is known of each process set; sequencer.cpp says which there are.

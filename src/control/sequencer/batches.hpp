@@ -5,9 +5,27 @@
 // A tensor becomes *ready* when all members have submitted it. It then enters its set's queue (`ReadySets`). When the
 // backends have space, requests are taken from the queue and appended.
 //
-//   space        Ready tensors of a set are appended in the order in which they became ready, as one batch up to the
-//               fusion threshold, while the slowest member has fewer than `open_batches` open; what becomes ready
-//               meanwhile gathers.
+// Which tensors share a batch is decided here and there; this table has all of it.
+//
+//   who decides                    which tensors share a batch
+//   ---------------------------    -----------------------------------------------------------------------------------
+//   the program                    Those of a grouped call always do: they are one request. Those of two sets never do.
+//   BatchSpace::takes (planner)    In every batch: one kind of collective, if that kind shares batches at all, up to the
+//                                  fusion threshold; of tensors whose rows differ by rank at most 64, none on a device.
+//   Batches::append_batch          Outside a plan: what stands next in the set's queue when there is space.
+//   Batches::begins_step           Without end_step(): a batch ends before a name that the step has had already.
+//   Planner::cut                   In a plan: what repeats from step to step, in the order of the last step, but for
+//                                  learned cuts. With priorities: in the order in which they became ready, and none
+//                                  that is less urgent than one before it.
+//   Plans::break_plan              If a rank waits for a part of a planned batch, the plan ends, and a cut is learned.
+//   CallOrder::append_calls        Calls without a name: the next ones in the order of their numbers. Never with names.
+//   Absentees::without             While a rank is absent: only those with the same contributors, and nothing is planned.
+//   Submitter::take_shortcut       A call that avoids the log (engine) is in no batch.
+//
+// What shares a batch may still be parted where it is moved: into runs (data/layout.hpp) and a device's portions.
+//
+//   space       Ready tensors of a set are appended in the order in which they became ready, while the slowest member
+//               has fewer than `open_batches` open; what becomes ready meanwhile gathers.
 //   priorities  In the queue the highest priority goes first, and among equals what became ready first; a batch takes
 //               the most urgent tensors and is filled up with the next. A planned batch has the highest priority of its
 //               members (planner.hpp says how they are chosen), unnamed calls have 0. Only this queue uses priorities:
@@ -16,7 +34,6 @@
 //   patience    A request that `patience` batches of its set have overtaken goes next, whatever its priority.
 //   waiting     A batch says for which rank it waited: the last of its newest tensor. It says none if that was ready
 //               when there was no space.
-//   joining     While a rank is absent, all members of a batch have the same contributors.
 //
 // A tensor is ready, or in the log, or neither, and its next round counts only after its batch. The time at which
 // messages come decides only which tensors share a batch outside a plan.
