@@ -28,7 +28,6 @@
 #include "data/cpu/broadcast.hpp"
 #include "data/cpu/collective.hpp"
 #include "data/cpu/lengths.hpp"
-#include "data/cpu/parts.hpp"
 #include "data/cpu/small.hpp"
 
 namespace kolo::data::cpu {

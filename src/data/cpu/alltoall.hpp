@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-to-all: how it is cut into chunks, and what the stages of a chunk do.
+// All-to-all: how it is cut into chunks, and what the stages of a chunk do. Its rows may differ by rank (`UnevenRows`),
+// as those of gathers and scatters, which are made of it, do.
 //
 // The *distance* of a block is how many places its receiver comes after its sender, around the ring of ranks. The work
 // goes by distances: in a chunk, every rank writes what the rank `distance` places on shall have into its own slot, and
@@ -18,7 +19,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/cpu/allreduce.hpp"
 #include "data/cpu/collective.hpp"
+#include "data/cpu/lengths.hpp"
 #include "data/cpu/small.hpp"
 
 namespace kolo::data::cpu {
@@ -110,6 +113,54 @@ class Alltoall final : public Collective {
   AlltoallPlan plan_;
   std::vector<std::int64_t> even_;  // bytes for each rank
   std::int64_t next_ = 0;           // chunk of the plan
+};
+
+/// What a gather, a scatter and an all-to-all with splits have in common: everybody learns all the runs' lengths
+/// (lengths.hpp says how that goes on), and then the rows of each run go as an all-to-all, one run after another.
+/// Between two of them nobody waits.
+class UnevenRows : public Compound {
+ public:
+  explicit UnevenRows(Site& site) : Compound(site), rows_(site) {}
+  void open(Runs runs, data::Job& job) final;
+  Cut cut(Chunk& chunk, std::uint64_t taken) final;
+  [[nodiscard]] std::size_t over(std::uint64_t taken) const final { return ends_.over(taken); }
+
+ protected:
+  [[nodiscard]] Runs runs() const noexcept { return runs_; }
+  /// Gets ready to tell what this rank knows of all the runs.
+  virtual void open_lengths() = 0;
+  /// As `cut`; `end` once all lengths are known.
+  virtual Cut cut_lengths(Chunk& chunk, std::uint64_t taken) = 0;
+  /// All lengths are known: asks for the output of a run, and opens its rows.
+  virtual void open_rows(std::size_t run, Alltoall& rows) = 0;
+
+ private:
+  Runs runs_;
+  bool lengths_known_ = false;
+  bool is_open_ = false;  // the run that is being cut
+  Ends ends_;
+  Parts<Alltoall> rows_;
+};
+
+/// With splits, in two steps: everybody learns what comes to it, by an all-to-all of the splits, and how chunks are
+/// cut, by an all-reduce of the largest split of each distance, both of all runs together; then the rows go.
+class AlltoallSplits final : public UnevenRows {
+ public:
+  explicit AlltoallSplits(Site& site) : UnevenRows(site), splits_(site), largest_(site) {}
+
+ private:
+  void open_lengths() override;
+  Cut cut_lengths(Chunk& chunk, std::uint64_t taken) override;
+  void open_rows(std::size_t run, Alltoall& rows) override;
+
+  // Each by rank or distance, then by run.
+  std::vector<std::int64_t> sent_counts_;      // rows to every rank
+  std::vector<std::int64_t> received_counts_;  // from
+  std::vector<std::int64_t> largest_counts_;   // by distance, over all ranks
+  data::Piece largest_piece_;
+  Alltoall splits_;
+  Allreduce largest_;
+  std::uint64_t splits_end_ = 0;  // the number of the chunk after the splits' and the largest's
 };
 
 }  // namespace kolo::data::cpu

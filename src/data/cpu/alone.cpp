@@ -2,7 +2,7 @@
 #include "data/cpu/alone.hpp"
 
 #include "core/collectives.hpp"
-#include "data/cpu/site.hpp"
+#include "data/cpu/lengths.hpp"
 #include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The nouns of the CPU backend: chunks and parts, and the walk through a run's pieces.
+// The nouns of the CPU backend: chunks and parts, the walk through a run's pieces, and what carries messages between
+// nodes for chunks.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/check.hpp"
 #include "data/backend.hpp"
@@ -13,7 +15,6 @@
 namespace kolo::data::cpu {
 
 class Collective;
-class Exchanges;
 
 /// A position in the concatenation of some pieces, moving forward.
 class PieceCursor {
@@ -41,6 +42,21 @@ class PieceCursor {
   const data::Piece* piece_ = nullptr;
   const data::Piece* end_ = nullptr;
   std::int64_t offset_ = 0;
+};
+
+/// Messages between nodes that belong to chunks: exchange i carries those of the chunks whose number is i modulo the
+/// number of slots, one chunk after another. One driver. `advance` calls the transport, and throws what that throws.
+class Exchanges {
+ public:
+  virtual ~Exchanges() = default;
+  /// Moves an exchange on; true when something moved.
+  virtual bool advance(std::size_t exchange) = 0;
+  /// What was to come has come; what this rank sends may still be on its way.
+  [[nodiscard]] virtual bool ready(std::size_t exchange) const noexcept = 0;
+  /// Nothing is open any more: the exchange may be started again.
+  [[nodiscard]] virtual bool done(std::size_t exchange) const noexcept = 0;
+  /// The ranks of messages that were started and have not completed.
+  virtual void add_awaited(std::size_t exchange, std::vector<int>& ranks) const = 0;
 };
 
 /// What one slot holds. Whoever cuts it says here what the pipeline must know of it.

@@ -5,9 +5,9 @@
 // others come one after another where they bring more than a slot.
 #pragma once
 
+#include "data/cpu/alltoall.hpp"
 #include "data/cpu/lengths.hpp"
 #include "data/cpu/small.hpp"
-#include "data/cpu/uneven_rows.hpp"
 
 namespace kolo::data::cpu {
 

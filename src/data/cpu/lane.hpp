@@ -36,7 +36,6 @@
 #include <vector>
 
 #include "data/cpu/chunk.hpp"
-#include "data/cpu/exchanges.hpp"
 #include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduction.hpp"
 #include "transport/inter_node.hpp"

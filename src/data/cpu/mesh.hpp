@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/cpu/exchanges.hpp"
+#include "data/cpu/chunk.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::data::cpu {

@@ -7,7 +7,6 @@
 #include "data/cpu/allgather.hpp"
 #include "data/cpu/allreduce.hpp"
 #include "data/cpu/alltoall.hpp"
-#include "data/cpu/alltoall_splits.hpp"
 #include "data/cpu/broadcast.hpp"
 #include "data/cpu/gather.hpp"
 #include "data/cpu/reduce.hpp"

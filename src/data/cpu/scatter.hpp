@@ -4,9 +4,9 @@
 // the rows go, as an all-to-all in which the root alone sends (alltoall.hpp).
 #pragma once
 
+#include "data/cpu/alltoall.hpp"
 #include "data/cpu/lengths.hpp"
 #include "data/cpu/small.hpp"
-#include "data/cpu/uneven_rows.hpp"
 
 namespace kolo::data::cpu {
 

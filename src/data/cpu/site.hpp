@@ -82,8 +82,4 @@ struct Site {
   }
 };
 
-/// Asks for the output of a run whose size has become known. Null, and the run's status says why there is none, when
-/// the caller has no room: the others still expect this rank to pass their bytes on, so it goes on without.
-std::byte* allocate_output(data::Run& run, const std::vector<std::int64_t>& parts);
-
 }  // namespace kolo::data::cpu
