@@ -27,7 +27,6 @@
 #include "data/cpu/cpu_distance.hpp"
 #include "data/cpu/routes.hpp"
 #include "data/cpu/small.hpp"
-#include "data/kernels/past_cache.hpp"
 #include "recorder/directory.hpp"
 #include "recorder/process.hpp"
 #include "transport/shm/slot_ring.hpp"
@@ -188,7 +187,7 @@ data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks, ker
   tuning.least_chunk_bytes = static_cast<std::size_t>(settings.chunk_bytes);
   tuning.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
   tuning.copied_past_cache_bytes =
-      kernels::copied_past_cache_bytes(tuning.past_cache_bytes, base::shared_cache_bytes(), local_ranks);
+      data::cpu::copied_past_cache_bytes(tuning.past_cache_bytes, base::shared_cache_bytes(), local_ranks);
   tuning.step_bytes = static_cast<std::size_t>(settings.step_bytes);
   return tuning;
 }

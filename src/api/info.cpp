@@ -6,7 +6,7 @@
 #include "api/info.hpp"
 #include "api/launch.hpp"
 #include "base/text.hpp"
-#include "data/kernels/instruction_set.hpp"
+#include "data/kernels/reduction.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/nccl_api.hpp"

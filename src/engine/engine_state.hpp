@@ -20,7 +20,7 @@
 #include "control/participant.hpp"
 #include "core/topology.hpp"
 #include "data/device.hpp"
-#include "data/kernels/peer_copy.hpp"
+#include "data/kernels/copy.hpp"
 #include "data/p2p/messenger.hpp"
 #include "data/small_calls.hpp"
 #include "engine/deferred.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "data/kernels/reduction.hpp"
+#include "data/kernels/copy.hpp"
 
 namespace kolo::data::cpu {
 

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "base/check.hpp"
-#include "data/kernels/reduction.hpp"
+#include "data/kernels/copy.hpp"
 
 namespace kolo::data::cpu {
 

@@ -3,6 +3,7 @@
 
 #include "core/collectives.hpp"
 #include "data/cpu/lengths.hpp"
+#include "data/kernels/copy.hpp"
 #include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {

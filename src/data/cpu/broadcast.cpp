@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/kernels/reduction.hpp"
+#include "data/kernels/copy.hpp"
 
 namespace kolo::data::cpu {
 

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "base/machine.hpp"
-#include "data/kernels/peer_copy.hpp"
-#include "data/kernels/reduction.hpp"
+#include "data/kernels/copy.hpp"
 
 namespace kolo::data::cpu {
 namespace {

@@ -18,7 +18,7 @@
 #include "data/cpu/mesh.hpp"
 #include "data/cpu/routes.hpp"
 #include "data/cpu/tuning.hpp"
-#include "data/kernels/peer_copy.hpp"
+#include "data/kernels/copy.hpp"
 #include "transport/intra_node.hpp"
 #include "transport/regions.hpp"
 

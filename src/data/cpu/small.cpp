@@ -7,6 +7,7 @@
 
 #include "base/machine.hpp"
 #include "data/cpu/registry.hpp"
+#include "data/kernels/copy.hpp"
 #include "data/kernels/float_mode.hpp"
 #include "data/kernels/reduction.hpp"
 

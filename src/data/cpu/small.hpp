@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "data/cpu/routes.hpp"
-#include "data/kernels/peer_copy.hpp"
+#include "data/kernels/copy.hpp"
 #include "data/small_calls.hpp"
 
 namespace kolo::data::cpu {

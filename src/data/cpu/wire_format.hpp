@@ -18,7 +18,7 @@
 #include <kolo/types.hpp>
 
 #include "core/element_types.hpp"
-#include "data/kernels/peer_copy.hpp"
+#include "data/kernels/copy.hpp"
 #include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {

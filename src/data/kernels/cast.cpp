@@ -5,6 +5,7 @@
 
 #include <hwy/base.h>
 
+#include "data/kernels/copy.hpp"
 #include "data/kernels/reduction.hpp"
 #include "data/kernels/stream.hpp"
 

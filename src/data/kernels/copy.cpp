@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "data/kernels/copy.hpp"
 #include "data/kernels/stream.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -94,6 +95,11 @@ void copy_past_cache(void* destination, const void* source, std::int64_t bytes) 
   std::memcpy(to, from, head);
   const std::size_t end = head + HWY_DYNAMIC_DISPATCH(stream_on_target)(to + head, from + head, whole - head);
   std::memcpy(to + end, from + end, whole - end);
+}
+
+void PeerCopy::operator()(void* to, const void* from, std::int64_t bytes) const {
+  if (bytes < static_cast<std::int64_t>(kLeastBytes)) return copy(to, from, bytes);
+  return stores_ == Stores::through_cache ? copy_ahead(to, from, bytes) : copy_past_cache(to, from, bytes);
 }
 
 }  // namespace kolo::kernels

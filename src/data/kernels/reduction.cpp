@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/kernels/reduction.hpp"
 
+#include "data/kernels/targets.hpp"
+
 #include <hwy/base.h>
+#include <hwy/targets.h>
 
 #include "data/kernels/stream.hpp"
 
@@ -65,6 +68,12 @@ void finish(const Reduction& reduction, const void* accumulator, void* output, s
   Reduction last = reduction;
   last.scaling = {1, reduction.scaling.postscale, reduction.scaling.divisor};
   run(Stage::finish, last, {&accumulator, 1, &output, 1, count});
+}
+
+const char* instruction_set() noexcept {
+  const auto supported = static_cast<std::uint64_t>(hwy::SupportedTargets() & HWY_TARGETS);
+  // Better sets have lower bits.
+  return hwy::TargetName(static_cast<std::int64_t>(supported & (~supported + 1)));
 }
 
 }  // namespace kolo::kernels

@@ -77,23 +77,15 @@ void combine(const Reduction& reduction, void* accumulator, const void* other, s
 /// type is `dtype` itself.
 void finish(const Reduction& reduction, const void* accumulator, void* output, std::int64_t count);
 
-/// A plain copy between disjoint memory.
-void copy(void* destination, const void* source, std::int64_t bytes);
-
-/// The same with the lines of both asked for ahead, the destination's as this core's own: faster where they are neither
-/// in this core's cache nor so many that they would do better past it.
-void copy_ahead(void* destination, const void* source, std::int64_t bytes);
-
-/// The same by stores that do not bring the destination into the cache first: faster where it is not there, and will
-/// not be needed there soon. Done, for other cores, when this returns.
-void copy_past_cache(void* destination, const void* source, std::int64_t bytes);
-
 /// Converts among float16, bfloat16, float32 and float64, rounding once, to nearest, ties to even; too large a number
 /// becomes infinity. Source and destination are disjoint, or the same pointer where both types have one size.
 void cast(DType from, const void* source, DType to, void* destination, std::int64_t count);
 /// The same of different types, but not to float64, with every number multiplied first, in float64 where that is the
 /// source's type, else in float32.
 void scale_and_cast(DType from, const void* source, DType to, void* destination, std::int64_t count, double factor);
+
+/// The name of the instruction set that the kernels use on this machine, as Highway calls it: "AVX3", "AVX2", "EMU128".
+const char* instruction_set() noexcept;
 
 }  // namespace kolo::kernels
 

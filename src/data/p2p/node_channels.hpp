@@ -40,7 +40,7 @@
 #include <vector>
 
 #include "core/topology.hpp"
-#include "data/kernels/peer_copy.hpp"
+#include "data/kernels/copy.hpp"
 #include "data/p2p/channels.hpp"
 #include "data/p2p/ring.hpp"
 #include "transport/node_link.hpp"

@@ -7,6 +7,7 @@ namespace kolo::data::cpu {
 namespace {
 
 constexpr std::size_t kKi = 1024;
+constexpr std::size_t kMi = 1024 * kKi;
 
 TEST(Tuning, SlotsFollowTheCacheAndTheRanks) {
   EXPECT_EQ(choose_slot_bytes(1024 * kKi, 2, true), 256 * kKi);
@@ -28,6 +29,19 @@ TEST(Tuning, BetweenHostsSlotsAreManyAndSmall) {
   }
   EXPECT_GT(choose_slots(false), choose_slots(true));
   EXPECT_LE(static_cast<std::size_t>(choose_slots(false)) * kMostSlotBytesBetweenHosts, 2048 * kKi);
+}
+
+TEST(CopiesPastTheCache, ShareASmallCacheAndAnEighthOfALargeOne) {
+  EXPECT_EQ(copied_past_cache_bytes(kMi, 32 * kMi, 2), 16 * kMi);
+  EXPECT_EQ(copied_past_cache_bytes(kMi, 32 * kMi, 4), 8 * kMi);
+  EXPECT_EQ(copied_past_cache_bytes(kMi, 16 * kMi, 1), 16 * kMi);
+  EXPECT_EQ(copied_past_cache_bytes(kMi, 128 * kMi, 2), 16 * kMi);
+  EXPECT_EQ(copied_past_cache_bytes(kMi, 480 * kMi, 2), 30 * kMi);
+}
+
+TEST(CopiesPastTheCache, AreNoShorterThanSumsThatAre) {
+  EXPECT_EQ(copied_past_cache_bytes(5 * kMi, 32 * kMi, 8), 5 * kMi);
+  EXPECT_EQ(copied_past_cache_bytes(5 * kMi, 0, 2), 5 * kMi) << "a machine that does not tell its caches";
 }
 
 }  // namespace

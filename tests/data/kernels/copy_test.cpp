@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "data/kernels/peer_copy.hpp"
+#include "data/kernels/copy.hpp"
 #include "data/kernels/reduction.hpp"
 #include "support.hpp"
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "data/kernels/copy.hpp"
 #include "support.hpp"
 #include "tests/support/sanitized.hpp"
 
