@@ -372,8 +372,8 @@ class Assembly {
           bootstrap_, "control connections", bootstrap::after_waiting(patience_), [this]() -> std::string {
             if (!talks()) return {};
             auto control = tcp::TcpControlChannel::connect(
-                std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout), leader_addresses_,
-                job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
+                std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout),
+                leader_addresses_, job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
             std::string interfaces = base::join_fields(control->interfaces());
             parts_.control = std::move(control);
             return interfaces;
@@ -481,8 +481,8 @@ class Assembly {
   engine::EngineParts parts_;
   std::shared_ptr<recorder::Recorder> recorder_;  // that of the parts
   std::string job_key_;
-  std::vector<int> machines_;               // by rank
-  std::vector<std::string> addresses_;      // by rank
+  std::vector<int> machines_;                  // by rank
+  std::vector<std::string> addresses_;         // by rank
   std::vector<std::string> leader_addresses_;  // by rank; empty for ranks that are no leaders
   base::Duration patience_{};
   std::optional<tcp::Listener> listener_;

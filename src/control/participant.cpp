@@ -16,10 +16,10 @@
 #include "base/check.hpp"
 #include "control/participant/departed_ranks.hpp"
 #include "control/participant/joining.hpp"
-#include "control/participant/sequences.hpp"
+#include "control/participant/names.hpp"
 #include "control/participant/planned_parts.hpp"
 #include "control/participant/publisher.hpp"
-#include "control/participant/names.hpp"
+#include "control/participant/sequences.hpp"
 #include "control/ranges.hpp"
 
 namespace kolo::control {

@@ -3,9 +3,9 @@
 // A rank's part in negotiation, as a pure state machine. Submissions go in, and messages to publish come out; log
 // entries go in, and actions come out. It has no clock, no thread and no shared memory.
 //
-// A rank keeps one record for each name in a set, under a number of its own (`NameId`). A name is in flight from `submit`
-// until the action that runs or fails it has been handed out; the caller never submits it twice at once (the engine
-// refuses that at the call). A join, and a request for a set, have such a record as long as they are under way.
+// A rank keeps one record for each name in a set, under a number of its own (`NameId`). A name is in flight from
+// `submit` until the action that runs or fails it has been handed out; the caller never submits it twice at once (the
+// engine refuses that at the call). A join, and a request for a set, have such a record as long as they are under way.
 //
 // Publishing: if a name has an id, and its signature is the one that the id means in its current generation, it is
 // submitted by a count (`Outbox::counts`); otherwise by a whole `Declared` (`Outbox::messages`).
@@ -189,9 +189,9 @@ class Participant {
   /// Asks for a set of these ranks, in this order; this rank is one of them. No request of the same ranks and name may
   /// be in flight. Its number ends with the request.
   NameId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
-  /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The number
-  /// ends with the join. `calls`: the number of its last call without a name, if that has avoided the log. `counts`:
-  /// averages still count this rank.
+  /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The
+  /// number ends with the join. `calls`: the number of its last call without a name, if that has avoided the log.
+  /// `counts`: averages still count this rank.
   NameId join(core::SetId set, core::Round calls = 0, bool counts = false);
   /// This rank submits nothing more in the set. Once. What is in flight there goes on, and the set exists until then.
   void drop(core::SetId set);

@@ -13,8 +13,8 @@
 //
 // A round was waited for because of the child that completes it (`LastHeard`, there).
 //
-// Calls without a name are merged by their numbers (sequence_link.hpp). Every relay above a joined rank waits for the calls
-// that its `Joined` counts: only those of the rank's own node have them already.
+// Calls without a name are merged by their numbers (sequence_link.hpp). Every relay above a joined rank waits for the
+// calls that its `Joined` counts: only those of the rank's own node have them already.
 //
 // Children are never more than one round apart, because round k+1 begins only when the log has run or failed round k,
 // for which all must have submitted it. The exception is a set in which a rank has left: there a round can fail before

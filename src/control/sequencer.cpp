@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which part gets which message, in which order the parts decide, and what concerns all of them: which process sets there
-// are, and what follows when a rank leaves.
+// Which part gets which message, in which order the parts decide, and what concerns all of them: which process sets
+// there are, and what follows when a rank leaves.
 #include "control/sequencer.hpp"
 
 #include <algorithm>
@@ -79,9 +79,9 @@ struct Sequencer::Impl {
 
   // ---------------------------------------------------------------- process sets
 
-  /// All members have asked for a set (messages.hpp, "Members"). It is refused if they give different orders of ranks, if
-  /// one of them is in `sets_per_rank` sets already, or if there is no row of reserved ids for it. It fails if it was
-  /// given up, because a member had left without asking for it (`Failures`).
+  /// All members have asked for a set (messages.hpp, "Members"). It is refused if they give different orders of ranks,
+  /// if one of them is in `sets_per_rank` sets already, or if there is no row of reserved ids for it. It fails if it
+  /// was given up, because a member had left without asking for it (`Failures`).
   void make_set(const Declared& message) {
     const Request request = sequencer::request_of(message);
     questions.forget(sequencer::key_of(request));

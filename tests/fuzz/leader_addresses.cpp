@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where leaders say that they listen, and which interfaces a user names: text is what it is when it is written again, or
-// an Error.
+// Where leaders say that they listen, and which interfaces a user names: text is what it is when it is written again,
+// or an Error.
 #include "fuzz.hpp"
 
 #include <kolo/error.hpp>

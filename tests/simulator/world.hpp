@@ -601,7 +601,8 @@ class World {
     begin(rank, key, handle, r.participant->open(key.set, key.name), number);
     // The same object as before is the fast path; an equal one must do as well.
     const auto& signature = signatures_[index(number)];
-    r.participant->submit(handle.name_id, draw(3) == 0 ? std::make_shared<const core::Signature>(*signature) : signature);
+    r.participant->submit(handle.name_id,
+                          draw(3) == 0 ? std::make_shared<const core::Signature>(*signature) : signature);
     return true;
   }
 

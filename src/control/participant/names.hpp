@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A rank's table of names: the sets that it knows, its names in them, and which name an id means. Ids come from the log
-// and are the same on all ranks; a name's number (`NameId`) is local to this rank. Joins and requests for sets have such
-// a number, too, while they are under way.
+// and are the same on all ranks; a name's number (`NameId`) is local to this rank. Joins and requests for sets have
+// such a number, too, while they are under way.
 //
 // If this rank is no member of a set, the table has the set's members and no names. A record ends when its name is
 // evicted while idle, when its set is removed, or with the request that it stands for.

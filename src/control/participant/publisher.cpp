@@ -18,7 +18,8 @@ void Publisher::declare(Name& named) {
 
 void Publisher::ask(const Name& named, double waited_s, bool deadline, bool asked) {
   const SetId set = named.set == nullptr ? core::kGlobalSet : named.set->number;
-  Overdue overdue{rank_, {set, named.name, named.round, named.members, named.is_join, named.serial}, waited_s, deadline};
+  Overdue overdue{
+      rank_, {set, named.name, named.round, named.members, named.is_join, named.serial}, waited_s, deadline};
   if (const auto& submitted = named.whole ? named.pending : named.current) overdue.kind = submitted->kind;
   overdue.asked = asked;
   out_.messages.emplace_back(std::move(overdue));

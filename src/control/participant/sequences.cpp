@@ -19,7 +19,7 @@ void note_run(const Sequence& sequence) {
 }  // namespace
 
 void Sequences::call(Set& set, const std::shared_ptr<const core::Signature>& signature, Round first,
-                    std::uint64_t count) {
+                     std::uint64_t count) {
   Sequence& sequence = set.sequence;
   counters_.called += count;
   if (first > sequence.made + 1) pass(sequence, first - 1);

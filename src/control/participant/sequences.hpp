@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This rank's calls without a name, by set (messages.hpp, "Sequences"). They have no records: they are numbered, and run
-// or fail in the order of their numbers. Only the last ones fail together, when another rank has left.
+// This rank's calls without a name, by set (messages.hpp, "Sequences"). They have no records: they are numbered, and
+// run or fail in the order of their numbers. Only the last ones fail together, when another rank has left.
 //
 // New calls are published when the outbox is taken, so that a thousand calls are one message.
 #pragma once
@@ -18,7 +18,7 @@ namespace kolo::control::participant {
 class Sequences {
  public:
   Sequences(std::int32_t rank, Names& names, DepartedRanks& departed, Publisher& publisher,
-           ParticipantCounters& counters)
+            ParticipantCounters& counters)
       : rank_(rank), names_(names), departed_(departed), publisher_(publisher), counters_(counters) {}
 
   /// New calls of the set's sequence; `first` is the number of the first. This rank must be allowed to submit in the

@@ -10,8 +10,9 @@
 //   who decides                    which tensors share a batch
 //   ---------------------------    -----------------------------------------------------------------------------------
 //   the program                    Those of a grouped call always do: they are one request. Those of two sets never do.
-//   BatchSpace::takes (planner)    In every batch: one kind of collective, if that kind shares batches at all, up to the
-//                                  fusion threshold; of tensors whose rows differ by rank at most 64, none on a device.
+//   BatchSpace::takes (planner)    In every batch: one kind of collective, if that kind shares batches at all, up to
+//                                  the fusion threshold; of tensors whose rows differ by rank at most 64, none on a
+//                                  device.
 //   Batches::append_batch          Outside a plan: what stands next in the set's queue when there is space.
 //   Batches::begins_step           Without end_step(): a batch ends before a name that the step has had already.
 //   Planner::cut                   In a plan: what repeats from step to step, in the order of the last step, but for
@@ -19,7 +20,8 @@
 //                                  that is less urgent than one before it.
 //   Plans::break_plan              If a rank waits for a part of a planned batch, the plan ends, and a cut is learned.
 //   CallOrder::append_calls        Calls without a name: the next ones in the order of their numbers. Never with names.
-//   Absentees::without             While a rank is absent: only those with the same contributors, and nothing is planned.
+//   Absentees::without             While a rank is absent: only those with the same contributors, and nothing is
+//                                  planned.
 //   Submitter::take_shortcut       A call that avoids the log (engine) is in no batch.
 //
 // What shares a batch may still be parted where it is moved: into runs (data/layout.hpp) and a device's portions.

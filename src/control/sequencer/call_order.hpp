@@ -3,9 +3,9 @@
 // Calls without a name (messages.hpp, "Sequences"): which of a set's next calls are one batch, which fail, and
 // which can never run.
 //
-// Calls have a queue of their own (`CallQueue`, set.hpp), because they run in the order of their numbers. While it is not
-// empty, it has one place of priority 0 in the set's queue. When that place comes to the front, one batch is appended,
-// and a place for the rest goes to the end.
+// Calls have a queue of their own (`CallQueue`, set.hpp), because they run in the order of their numbers. While it is
+// not empty, it has one place of priority 0 in the set's queue. When that place comes to the front, one batch is
+// appended, and a place for the rest goes to the end.
 //
 // A member that leaves says how many calls it has made (`Departed`): no later call can run. The log says so
 // (`SequenceEnded`) as soon as a member has made a later call.

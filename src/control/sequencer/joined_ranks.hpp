@@ -23,7 +23,7 @@ namespace kolo::control::sequencer {
 class JoinedRanks {
  public:
   JoinedRanks(Log& log, TensorTable& tensors, SetTable& sets, Departures& departures, Plans& plans, Batches& batches,
-        Naming& naming, Questions& questions)
+              Naming& naming, Questions& questions)
       : log_(log), tensors_(tensors), sets_(sets), departures_(departures), plans_(plans), batches_(batches),
         naming_(naming), questions_(questions) {}
 

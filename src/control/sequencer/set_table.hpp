@@ -61,8 +61,8 @@ class SetTable {
   core::SetId next_ = core::kGlobalSet;
 };
 
-/// The sets in which a request is ready. Requests enter the sets' queues here. The calls of a set's sequence have a queue
-/// of their own; together they have one place in the set's queue.
+/// The sets in which a request is ready. Requests enter the sets' queues here. The calls of a set's sequence have a
+/// queue of their own; together they have one place in the set's queue.
 class ReadySets {
  public:
   explicit ReadySets(const TensorTable& tensors) : tensors_(tensors) {}

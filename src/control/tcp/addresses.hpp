@@ -4,8 +4,8 @@
 //
 // The handshake is that of base/handshake.hpp. The parent is the listener, and the number in a hello counts the child's
 // hellos. A child that lost a connection says hello again on another; the parent keeps the one with the highest number,
-// whichever comes first. The greeting also has the parent's nonce: a child sends nothing to another process that answers
-// at the parent's address.
+// whichever comes first. The greeting also has the parent's nonce: a child sends nothing to another process that
+// answers at the parent's address.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@
 
 namespace kolo::tcp {
 
-/// A random word of each listener. It distinguishes the process that listens at an address from another one that answers
-/// there (another host's loopback has the same address as ours).
+/// A random word of each listener. It distinguishes the process that listens at an address from another one that
+/// answers there (another host's loopback has the same address as ours).
 using Nonce = std::array<std::uint8_t, 16>;
 
 struct Addresses {

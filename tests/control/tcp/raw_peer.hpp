@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "control/tcp/asio.hpp"
 #include "control/tcp/addresses.hpp"
+#include "control/tcp/asio.hpp"
 
 namespace kolo::tcp::testing {
 

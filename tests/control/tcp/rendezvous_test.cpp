@@ -36,9 +36,7 @@ void talk(int self, Node& node) {
   EXPECT_TRUE(node.frames[0].second == pattern(20, static_cast<std::uint32_t>(1 - self)));
 }
 
-tcp::endpoint first_endpoint(const std::string& addresses) {
-  return decode_addresses(addresses).endpoints.front();
-}
+tcp::endpoint first_endpoint(const std::string& addresses) { return decode_addresses(addresses).endpoints.front(); }
 
 TEST(Rendezvous, WorksOnTheInterfaceThatWasAskedFor) {
   TreeOptions options;
