@@ -16,7 +16,7 @@
 #include "transport/shm/gathering.hpp"
 #include "transport/shm/local_socket.hpp"
 #include "transport/shm/peer_memory.hpp"
-#include "transport/shm/process_region.hpp"
+#include "transport/shm/region.hpp"
 #include "transport/shm/segment.hpp"
 
 namespace kolo::bootstrap {

@@ -34,7 +34,6 @@
 #include "recorder/recorder.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
-#include "transport/peer_memory.hpp"
 
 namespace kolo::engine {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's access to its node: the shared segment, a way to wake each peer, and a way to notice its death.
+// A rank's access to its node: the shared segment, a way to wake each peer, one to notice its death, and one to read
+// its memory.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,9 @@
 #include <memory>
 #include <vector>
 
+#include <kolo/error.hpp>
+
 #include "core/topology.hpp"
-#include "transport/peer_memory.hpp"
 #include "transport/regions.hpp"
 
 namespace kolo::transport {
@@ -23,6 +25,20 @@ struct Sharers {
   [[nodiscard]] static Sharers all(const core::Topology& world);
   /// The sharers with these members, in their order; this rank is one of them.
   [[nodiscard]] static Sharers of(const core::Topology& world, const std::vector<int>& members);
+};
+
+/// Reads from the memory of the node's other ranks, without a copy in between. Thread-safe. The addresses are those of
+/// the rank that owns the memory.
+class PeerMemory {
+ public:
+  virtual ~PeerMemory() = default;
+  /// Copies `bytes` from a local rank's memory. Sees what the owner wrote before it sent the address. Fails with
+  /// rank_lost if the peer's process has ended, and with transport if the system does not allow it: some memory cannot
+  /// be read.
+  virtual Status read(int local_rank, void* to, const void* from, std::size_t bytes) = 0;
+  /// Whether the system does the reading. Then memory may be freed while a peer reads it: the read fails, or returns
+  /// any bytes.
+  [[nodiscard]] virtual bool reads_by_system() const noexcept = 0;
 };
 
 /// Thread-safe, except construction and destruction. The segment is mapped once per process, is not inherited by

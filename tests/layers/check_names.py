@@ -22,7 +22,7 @@ SAME_FILES = {
     "both implement the part of the API that include/kolo names so, in C++ and in C": ["context", "objects"],
     "C's functions, and what they are about": ["lightgbm"],
     "LibTorch's part of the API, and the same of the library": ["collectives"],
-    "one implements the interface that the other declares": ["device", "peer_memory"],
+    "one implements the interface that the other declares": ["device"],
     "one writes lines or reads them, the other is what ranks agree on": ["fields", "log"],
     "the message of a rank, of the engine, and of a client": ["messages"],
     "each party's part of one protocol: the engine, participants, the sequencer": [

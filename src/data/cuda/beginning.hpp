@@ -12,7 +12,6 @@
 #include <kolo/error.hpp>
 
 #include "data/cuda/chosen_device.hpp"
-#include "data/cuda/meeting.hpp"
 #include "data/cuda/memory_limit.hpp"
 #include "data/cuda/set_on_device.hpp"
 

@@ -23,9 +23,9 @@
 #include <functional>
 #include <vector>
 
-#include "data/cuda/bell.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/cuda_backend.hpp"
+#include "data/cuda/events.hpp"
 #include "data/device.hpp"
 
 namespace kolo::cuda {

@@ -13,7 +13,6 @@
 #include "data/cuda/copies.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/equipment.hpp"
-#include "data/cuda/explain_route.hpp"
 #include "data/cuda/kernels.hpp"
 #include "data/cuda/open_job.hpp"
 

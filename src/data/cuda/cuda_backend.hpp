@@ -35,9 +35,9 @@
 // That takes up to seconds, so it has a thread of its own: the driver, and with it the tensors of the CPU, go on
 // meanwhile. The first batch of a set (the world is one) - every rank of it comes to it, at the same place of the log -
 // makes its ranks tell each other, over a data plane of the CPU that the set has for this alone, on which device they
-// are, whether they have what they need, and NCCL's unique id (meeting.hpp), and, once NCCL has connected them, whether
-// that has succeeded. What one of them lacks fails every batch of the set on all its ranks with the same sentence, and
-// the job goes on.
+// are, whether they have what they need, and NCCL's unique id (set_on_device.hpp), and, once NCCL has connected them,
+// whether that has succeeded. What one of them lacks fails every batch of the set on all its ranks with the same
+// sentence, and the job goes on.
 //
 // Process sets. Buffers, streams and tables are the rank's, a data plane and a communicator the set's. The batches of
 // all sets go through one pipeline, in the order of the log. No two sets can therefore wait for each other: the oldest

@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "data/cuda/bell.hpp"
 #include "data/cuda/carrier.hpp"
 #include "data/cuda/copies.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/cuda_backend.hpp"
+#include "data/cuda/events.hpp"
 #include "data/cuda/nccl_carrier.hpp"
 #include "data/cuda/tables.hpp"
 #include "data/cuda/tenants.hpp"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Events that go from hand to hand: from a caller's thread to the engine (where his stream stood when he submitted),
-// and back (when a batch is complete). Making an event is slow, so they are used again.
+// and back (when a batch is complete). Making an event is slow, so they are used again. And how they wake the
+// engine.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -45,6 +47,25 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   const int device_;
   base::Mutex mutex_;
   std::vector<std::unique_ptr<PooledEvent>> free_ KOLO_GUARDED_BY(mutex_);
+};
+
+/// Wakes the engine when the device has come to a point. From a stream of its own, because a host function would hold
+/// up the next portion on any other. The driver's; the device is current.
+class Bell {
+ public:
+  /// `ring` outlives the device's work.
+  explicit Bell(const std::function<void()>& ring) : ring_(ring) {}
+  void ring_behind(const Event& event) const {
+    event.hold_back(stream_.raw());
+    stream_.call_on_host(call, const_cast<std::function<void()>*>(&ring_), event);
+  }
+  [[nodiscard]] const OwnStream& stream() const noexcept { return stream_; }
+
+ private:
+  static void call(void* ring) { (*static_cast<const std::function<void()>*>(ring))(); }
+
+  const std::function<void()>& ring_;
+  OwnStream stream_;
 };
 
 }  // namespace kolo::cuda

@@ -10,7 +10,6 @@
 #include "base/machine.hpp"
 #include "core/collectives.hpp"
 #include "core/device_place.hpp"
-#include "data/cuda/collective_portions.hpp"
 #include "data/neutral.hpp"
 
 namespace kolo::cuda {

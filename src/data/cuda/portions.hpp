@@ -28,6 +28,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "data/backend.hpp"
@@ -149,5 +150,13 @@ class PortionPlanner {
   std::vector<Portion> portions_;
   const data::Run* region_of_ = nullptr;  // whose region the open portion's last call is
 };
+
+/// Adds the portions of which the run's collective is made on a device: one function a kind (collective_portions.cpp).
+/// `uneven`: as PortionPlanner::add has it.
+void plan(PortionPlanner& portions, const data::Run& run, const Uneven* uneven);
+
+/// Where a tensor of a device is reduced, or moved, and why, in words, for the log: what `plan` does.
+/// "through a fusion buffer, because ...", "where it lies, because ...".
+[[nodiscard]] std::string explain_route(const PortionPlanner& portions, const data::Run& run, const data::Piece& piece);
 
 }  // namespace kolo::cuda

@@ -2,13 +2,15 @@
 //
 // What a rank has on its device of a process set that it is a member of. The set's members meet by themselves, in the
 // first batch of the set on a device: they tell each other over a data plane of their own what they use and lack
-// (meeting.hpp), and with NCCL make a communicator, and tell each other whether they could. The device's memory and
+// (`Word`), and with NCCL make a communicator, and tell each other whether they could. The device's memory and
 // streams are the rank's, for all its sets.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <kolo/error.hpp>
 
@@ -43,5 +45,23 @@ struct SetOnDevice {
   std::optional<Exchange> exchange;  ///< over the plane
   NcclLink* link = nullptr;          ///< with NCCL, from when it begins to connect: the carrier's
 };
+
+/// What the members of a set tell each other before they use their devices together: one rank's word.
+struct Word {
+  std::string problem;        ///< why it cannot use its device; empty: it can
+  bool lacks_memory = false;  ///< that is the problem
+  std::string uuid;           ///< of its device
+  std::string bus;            ///< with NCCL: the machine and the bus id, by which that tells GPUs apart
+  bool shares = false;        ///< another context of its process uses that by NCCL
+  std::string id;             ///< of the new communicator: from the set's rank 0, with NCCL
+};
+[[nodiscard]] std::string encode(const Word& word);
+[[nodiscard]] Word decode(const std::string& text);
+/// Of the exception that is being handled.
+[[nodiscard]] Word problem_of_exception();
+
+/// Whether the set can use its devices, from what all its ranks have said, by rank of the set. All of them come to the
+/// same.
+[[nodiscard]] Status judge(const SetOnDevice& set, const std::vector<Word>& said, bool share_device);
 
 }  // namespace kolo::cuda

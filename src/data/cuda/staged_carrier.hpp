@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include "data/cuda/bell.hpp"
 #include "data/cuda/carrier.hpp"
+#include "data/cuda/events.hpp"
 
 namespace kolo::cuda {
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank's part in one message: a send or a receive, from the call to its end.
+// One rank's part in one message: a send or a receive, from the call to its end. And which ranks have left.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -65,6 +67,27 @@ struct Message {
   void* owner = nullptr;
 
   [[nodiscard]] bool done() const noexcept { return state == State::done; }
+};
+
+/// The ranks that have left the job, as far as messages must know.
+struct Departures {
+  std::map<int, base::Time> until;  ///< until when something may come from ranks that have left
+  std::map<int, int> because;       ///< the first cause of those that have left because of another rank's end
+  std::vector<int> order;           ///< the ranks that have left, the earliest first
+
+  [[nodiscard]] bool has(int rank) const { return until.count(rank) > 0; }
+  /// The rank itself, unless it has left because of another one.
+  [[nodiscard]] int cause_of(int rank) const {
+    const auto found = because.find(rank);
+    return found == because.end() ? rank : found->second;
+  }
+  /// The one of these ranks that left before the others; null: of all. -1: none has left.
+  [[nodiscard]] int first_of(const std::vector<int>* members) const {
+    const auto found = std::find_if(order.begin(), order.end(), [members](int rank) {
+      return members == nullptr || std::find(members->begin(), members->end(), rank) != members->end();
+    });
+    return found == order.end() ? -1 : *found;
+  }
 };
 
 }  // namespace kolo::p2p

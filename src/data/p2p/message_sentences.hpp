@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "data/p2p/left_ranks.hpp"
 #include "data/p2p/message.hpp"
 
 namespace kolo::p2p {
@@ -37,8 +36,7 @@ Status expired(const Message& message, const std::vector<int>& cycle, const Depa
 /// that is the consequence of another rank's end "rank 1 has left the job, and rank 2 because of that".
 Status has_departed(const Message& message, const Departures& departures);
 
-/// What ends the job: that rank hung while it wrote into this one's memory.
-/// Likewise: so many messages of that rank are kept, in so many bytes, and no receive asks for them.
+/// What ends the job: so many messages of that rank are kept, in so many bytes, and no receive asks for them.
 Status keeps_too_much(int source, std::uint64_t messages, std::uint64_t bytes);
 /// There is no memory for a message that another rank has sent. Needs none itself.
 inline Status no_memory() { return {ErrorCode::out_of_memory, "no memory"}; }

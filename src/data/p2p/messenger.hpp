@@ -34,7 +34,6 @@
 #include "data/p2p/protocol.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
-#include "transport/peer_memory.hpp"
 
 namespace kolo::p2p {
 

@@ -44,7 +44,6 @@
 #include "data/p2p/channels.hpp"
 #include "data/p2p/ring.hpp"
 #include "transport/node_link.hpp"
-#include "transport/peer_memory.hpp"
 
 namespace kolo::p2p {
 

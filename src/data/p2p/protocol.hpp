@@ -24,7 +24,6 @@
 #include "base/clock.hpp"
 #include "data/p2p/channels.hpp"
 #include "data/p2p/frame.hpp"
-#include "data/p2p/left_ranks.hpp"
 #include "data/p2p/matching.hpp"
 #include "data/p2p/message.hpp"
 #include "data/p2p/open_messages.hpp"

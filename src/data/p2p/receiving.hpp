@@ -12,7 +12,6 @@
 
 #include "data/p2p/channels.hpp"
 #include "data/p2p/frame.hpp"
-#include "data/p2p/left_ranks.hpp"
 #include "data/p2p/message.hpp"
 #include "data/p2p/open_messages.hpp"
 #include "data/p2p/sending.hpp"

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "core/topology.hpp"
-#include "transport/peer_memory.hpp"
+#include "transport/node_link.hpp"
 #include "transport/regions.hpp"
 
 namespace kolo::shm {

@@ -4,10 +4,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
+#include "transport/node_link.hpp"
 #include "transport/regions.hpp"
 #include "transport/shm/segment.hpp"
 
@@ -37,5 +41,13 @@ class Region final : public transport::SharedRegion {
   const std::vector<std::shared_ptr<Segment>> parts_;
   bool is_detached_ = false;
 };
+
+/// NodeLink::share between processes, by an anonymous file for each rank's part, which its peers map. `local_size`: of
+/// the node in the world; `patience`: how long a rank waits for its node.
+std::shared_ptr<transport::SharedRegion> share_between_processes(const transport::Sharers& sharers, int local_size,
+                                                                 std::size_t bytes, const std::string& job_key,
+                                                                 const transport::Meeting& meet,
+                                                                 const std::function<void()>& check,
+                                                                 base::Duration patience);
 
 }  // namespace kolo::shm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/shm/process_region.hpp"
+#include "transport/shm/region.hpp"
 
 #include <memory>
 #include <optional>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "transport/shm/gathering.hpp"
-#include "transport/shm/region.hpp"
 #include "transport/shm/segment.hpp"
 
 namespace kolo::shm {

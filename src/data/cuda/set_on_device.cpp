@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/cuda/meeting.hpp"
+#include "data/cuda/set_on_device.hpp"
 
 #include <exception>
 #include <new>
