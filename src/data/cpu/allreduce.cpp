@@ -9,28 +9,42 @@ namespace kolo::data::cpu {
 
 void Allreduce::open(Runs runs, data::Job& job) {
   const data::Run& run = runs[0];
+  const kernels::Reduction reduction{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}};
+  open(run.kind, {wire_format(run.dtype, run.wire), reduction, run.pieces.data(), run.pieces.size(), run.elements},
+       kEverybody, site_.intra.slot_bytes());
   job_ = &job;
-  open(wire_format(run.dtype, run.wire), {run.dtype, run.op, {run.prescale, run.postscale, run.divisor}},
-       run.pieces.data(), run.pieces.size(), run.elements);
 }
 
 void Allreduce::open(ReduceOp op, const data::Piece& numbers) {
-  job_ = nullptr;
-  open(wire_format(DType::int64), {DType::int64, op, {}}, &numbers, 1, numbers.elements);
+  open(core::CollectiveKind::allreduce,
+       {wire_format(DType::int64), {DType::int64, op, {}}, &numbers, 1, numbers.elements}, kEverybody,
+       site_.intra.slot_bytes());
 }
 
-void Allreduce::open(const WireFormat& format, const kernels::Reduction& reduction, const data::Piece* pieces,
-                     std::size_t count, std::int64_t elements) {
-  const std::size_t bytes = format.bytes(elements);
+void Allreduce::open(core::CollectiveKind kind, const Elements& elements, int root, std::size_t most_flat_bytes) {
+  const WireFormat& format = elements.format;
+  const std::size_t bytes = format.bytes(elements.count);
+  job_ = nullptr;
   format_ = &format;
-  reduction_ = reduction;
+  reduction_ = elements.reduction;
   element_bytes_ = static_cast<std::int64_t>(size_of(format.memory()));
-  elements_ = elements;
-  chunk_elements_ = format.elements_in(site_.chunk_bytes(bytes)) / format.granule() * format.granule();
+  elements_ = elements.count;
+  is_flat_ = site_.takes(kind, Route::flat, bytes);
+  std::size_t chunk_bytes = site_.chunk_bytes(bytes);
+  if (is_flat_) chunk_bytes = std::min(chunk_bytes, most_flat_bytes);
+  chunk_elements_ = format.elements_in(chunk_bytes) / format.granule() * format.granule();
   past_cache_ = bytes >= site_.tuning.past_cache_bytes;
-  is_flat_ = site_.takes(core::CollectiveKind::allreduce, Route::flat, bytes);
+  if (root == kEverybody) {
+    first_target_ = 0;
+    targets_ = site_.local_size();
+    to_node_ = Lane::kAllNodes;
+  } else {
+    targets_ = site_.is_near(root) ? 1 : 0;
+    first_target_ = targets_ > 0 ? site_.local_rank_of(root) : 0;
+    to_node_ = site_.topology.node_of[static_cast<std::size_t>(root)];
+  }
   offset_ = 0;
-  fill_cursor_ = take_cursor_ = PieceCursor(pieces, count);
+  fill_cursor_ = take_cursor_ = PieceCursor(elements.pieces, elements.piece_count);
 }
 
 Collective::Cut Allreduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
@@ -49,7 +63,6 @@ Part Allreduce::own_share(const Chunk& chunk) const noexcept {
   return site_.own_share(chunk.elements, format_->granule());
 }
 
-/// What of the chunk neither fill nor take moves, because this rank's reduce does: from its inputs, to its outputs.
 Part Allreduce::kept_share(const Chunk& chunk) const noexcept {
   return !is_flat(chunk) && format_->is_plain() ? own_share(chunk) : Part{};
 }
@@ -93,8 +106,13 @@ transport::Place Allreduce::place_of(const Chunk& chunk, const data::Piece& piec
 
 // ---------------------------------------------------------------- reduce
 
+void Allreduce::point_at_slots(const Chunk& chunk, std::int64_t at) {
+  for (int peer = 0; peer < site_.local_size(); ++peer)
+    site_.inputs[static_cast<std::size_t>(peer)] = site_.slot(peer, chunk) + format_->bytes(at);
+}
+
 /// Points `inputs` and `outputs` at everybody's memory of the own share, `part`, stretch by stretch, and calls
-/// visit(first element, elements), counted from the share's begin.
+/// visit(first element, elements), counted from the share's begin. A rank that has no output gets no result.
 template <class Visit>
 void Allreduce::each_stretch(const Chunk& chunk, const Part& part, Visit&& visit) {
   const auto self = static_cast<std::size_t>(site_.local_rank());
@@ -114,7 +132,7 @@ void Allreduce::each_stretch(const Chunk& chunk, const Part& part, Visit&& visit
       if (format_->is_plain()) {
         const std::int64_t offset = (first + begin - at) * element_bytes_;
         site_.inputs[self] = piece.input + offset;
-        site_.outputs[self] = piece.output + offset;
+        if (piece.output != nullptr) site_.outputs[self] = piece.output + offset;
       }
       visit(begin - part.begin, end - begin);
     }
@@ -147,7 +165,7 @@ void Allreduce::enter(const Chunk& chunk) {
   const int ranks = site_.local_size();
   if (site_.one_node()) {
     each_stretch(chunk, share, [&](std::int64_t, std::int64_t elements) {
-      format_->reduce(reduction_, site_.inputs.data(), ranks, site_.outputs.data(), ranks, elements);
+      format_->reduce(reduction_, site_.inputs.data(), ranks, targets(), targets_, elements);
     });
     return;
   }
@@ -158,13 +176,14 @@ void Allreduce::enter(const Chunk& chunk) {
     format_->reduce_partial(reduction_, site_.inputs.data(), ranks, site_.lane->partial(exchange) + first * sum_bytes,
                             elements);
   });
-  site_.lane->start_allreduce(exchange, *format_, reduction_, share.elements);
+  site_.lane->start_reduce(exchange, *format_, reduction_, share.elements, to_node_);
 }
 
-/// Brings the own share of the result to where each local rank takes it from, and to the own output.
+/// Brings the own share of the result to where each rank that gets it takes it from, and to the own output.
 void Allreduce::arrive(const Chunk& chunk) {
+  if (targets_ == 0) return;
   each_stretch(chunk, own_share(chunk), [&](std::int64_t first, std::int64_t elements) {
-    site_.lane->deliver(site_.exchange_of(chunk), first, elements, site_.outputs.data(), site_.local_size());
+    site_.lane->deliver(site_.exchange_of(chunk), first, elements, targets(), targets_);
   });
 }
 
@@ -175,11 +194,9 @@ void Allreduce::take(const Chunk& chunk) { is_flat(chunk) ? reduce_out(chunk) : 
 void Allreduce::reduce_out(const Chunk& chunk) {
   const bool plain = format_->is_plain();
   if (!plain) site_.scratch.reserve(format_->bytes(chunk.elements));
-  find_peers(chunk);
   std::int64_t at = 0;
   take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
-    for (int peer = 0; peer < site_.local_size(); ++peer)
-      site_.inputs[static_cast<std::size_t>(peer)] = peers_[static_cast<std::size_t>(peer)].slot + format_->bytes(at);
+    point_at_slots(chunk, at);
     std::byte* output = piece.output + first * element_bytes_;
     void* sum = plain ? output : site_.scratch.data();
     format_->reduce(reduction_, site_.inputs.data(), site_.local_size(), &sum, 1, elements);

@@ -25,18 +25,23 @@
 //
 // Slots hold elements as the run's format encodes them (wire_format.hpp). Where that is not plain, the own share goes
 // through the own slot as all others do, so that it is rounded as they are, and tensors in regions do, too.
+//
+// A reduce (reduce.hpp) is an all-reduce whose result goes to one rank.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/lane.hpp"
 #include "data/cpu/small.hpp"
 #include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 
-class Allreduce final : public Collective {
+class Allreduce : public Collective {
  public:
   using Collective::Collective;
   static const SmallPart kSmall;
@@ -44,18 +49,42 @@ class Allreduce final : public Collective {
   /// Of numbers that are not a caller's, in place.
   void open(ReduceOp op, const data::Piece& numbers);
 
-  Cut cut(Chunk& chunk, std::uint64_t taken) override;
-  void fill(Chunk& chunk) override;
-  void enter(const Chunk& chunk) override;
-  void arrive(const Chunk& chunk) override;
+  Cut cut(Chunk& chunk, std::uint64_t taken) final;
+  void fill(Chunk& chunk) final;
+  void enter(const Chunk& chunk) final;
+  void arrive(const Chunk& chunk) final;
   void take(const Chunk& chunk) override;
 
- private:
-  void open(const WireFormat& format, const kernels::Reduction& reduction, const data::Piece* pieces, std::size_t count,
-            std::int64_t elements);
+ protected:
+  static constexpr int kEverybody = -1;
+  /// Those of a run, and how they are summed.
+  struct Elements {
+    const WireFormat& format;
+    kernels::Reduction reduction;
+    const data::Piece* pieces = nullptr;
+    std::size_t piece_count = 0;
+    std::int64_t count = 0;
+  };
+  /// `root`: the rank of the set that alone gets the result. A flat chunk has at most `most_flat_bytes`.
+  void open(core::CollectiveKind kind, const Elements& elements, int root, std::size_t most_flat_bytes);
   [[nodiscard]] static bool is_flat(const Chunk& chunk) noexcept { return chunk.peers_read_at_take; }
   [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
-  [[nodiscard]] Part kept_share(const Chunk& chunk) const noexcept;
+  /// What of the chunk neither fill nor take moves, because this rank's sum does: from its inputs, to its outputs.
+  [[nodiscard]] virtual Part kept_share(const Chunk& chunk) const noexcept;
+  /// Points the site's inputs at element `at` of the chunk in all local slots.
+  void point_at_slots(const Chunk& chunk, std::int64_t at);
+  /// Sums all slots of a flat chunk into the outputs.
+  virtual void reduce_out(const Chunk& chunk);
+  /// Brings what the ranks have written into the own slot to the outputs.
+  void copy_out(const Chunk& chunk);
+
+  const WireFormat* format_ = nullptr;
+  kernels::Reduction reduction_;
+  std::int64_t element_bytes_ = 0;  // in memory
+  bool past_cache_ = false;         // outputs elsewhere than the inputs are written past the cache (tuning.hpp)
+  PieceCursor take_cursor_;
+
+ private:
   [[nodiscard]] transport::Place place_of(const Chunk& chunk, const data::Piece& piece, std::int64_t first,
                                           std::int64_t elements, std::size_t stretch);
   template <class Visit>
@@ -64,8 +93,8 @@ class Allreduce final : public Collective {
   void find_peers(const Chunk& chunk);
   [[nodiscard]] std::byte* peers_memory(int peer, std::size_t stretch, std::int64_t in_chunk,
                                         std::int64_t in_stretch) const;
-  void reduce_out(const Chunk& chunk);
-  void copy_out(const Chunk& chunk);
+  /// Where the result goes of what each_stretch has pointed at: to `targets_` local ranks.
+  [[nodiscard]] void* const* targets() const noexcept { return site_.outputs.data() + first_target_; }
 
   /// What a local rank has written of a chunk.
   struct Peer {
@@ -73,17 +102,15 @@ class Allreduce final : public Collective {
     const transport::Place* places = nullptr;  ///< of its stretches; null: all lie in the slot
   };
 
-  data::Job* job_ = nullptr;
-  const WireFormat* format_ = nullptr;
-  kernels::Reduction reduction_;
-  std::int64_t element_bytes_ = 0;  // in memory
+  data::Job* job_ = nullptr;  // null: tensors in regions are copied as any others
   std::int64_t elements_ = 0;
   std::int64_t chunk_elements_ = 0;
   std::int64_t offset_ = 0;  // the first element that has not been cut
   bool is_flat_ = false;
-  bool past_cache_ = false;  // outputs elsewhere than the inputs are written past the cache (tuning.hpp)
+  int first_target_ = 0;  // the local ranks that get the result: all, the root, or, where that is elsewhere, none
+  int targets_ = 0;
+  int to_node_ = Lane::kAllNodes;  // likewise, of nodes
   PieceCursor fill_cursor_;
-  PieceCursor take_cursor_;
   std::vector<Peer> peers_;  // by local rank, while a stage of one chunk lasts
 };
 

@@ -68,17 +68,14 @@ class Lane final : public Exchanges {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  /// The exchange's memory for the node's partial sums, to be filled before `start_allreduce`.
+  /// The exchange's memory for the node's partial sums, to be filled before `start_reduce`.
   [[nodiscard]] std::byte* partial(std::size_t exchange) noexcept { return exchanges_[exchange].partial; }
   /// The elements of a broadcast: to be filled on the root's node before `start_broadcast`, to be read elsewhere when
   /// ready.
   [[nodiscard]] std::byte* result(std::size_t exchange) noexcept { return exchanges_[exchange].result; }
 
-  void start_allreduce(std::size_t exchange, const WireFormat& format, const kernels::Reduction& reduction,
-                       std::int64_t elements) {
-    start_reduce(exchange, format, reduction, elements, kAllNodes);
-  }
-  /// The same with the result on one node alone; elsewhere ready when nothing more will come.
+  static constexpr int kAllNodes = -1;
+  /// With the result on one node alone it is ready elsewhere when nothing more will come.
   void start_reduce(std::size_t exchange, const WireFormat& format, const kernels::Reduction& reduction,
                     std::int64_t elements, int to_node);
   void start_broadcast(std::size_t exchange, std::size_t bytes, int root_node);
@@ -95,8 +92,6 @@ class Lane final : public Exchanges {
   void deliver(std::size_t exchange, std::int64_t first, std::int64_t elements, void* const* outputs, int copies);
 
  private:
-  static constexpr int kAllNodes = -1;
-
   /// An open message to or from another node.
   struct Message {
     transport::InterNode::Operation operation = 0;

@@ -14,54 +14,29 @@
 //           exchanges them with rank j of the other nodes. The result comes to the root's node alone, whose ranks bring
 //           it to the root's slot.
 //
-// Tensors in regions are copied as any others.
+// Its chunks are cut, filled and summed as an all-reduce's. Tensors in regions are copied as any others.
 #pragma once
 
-#include <string_view>
-
-#include "data/cpu/collective.hpp"
+#include "data/cpu/allreduce.hpp"
 #include "data/cpu/small.hpp"
-#include "data/cpu/wire_format.hpp"
-#include "data/kernels/reduction.hpp"
 
 namespace kolo::data::cpu {
 
-class Reduce final : public Collective {
+class Reduce final : public Allreduce {
  public:
-  using Collective::Collective;
+  using Allreduce::Allreduce;
   static const SmallPart kSmall;
   /// Only the root's pieces need outputs; those of other ranks are left alone.
   void open(Runs runs, data::Job& job) override;
-
-  Cut cut(Chunk& chunk, std::uint64_t taken) override;
-  void fill(Chunk& chunk) override;
-  void enter(const Chunk& chunk) override;
-  void arrive(const Chunk& chunk) override;
   [[nodiscard]] bool ready(const Chunk& chunk) const override;
   void take(const Chunk& chunk) override;
 
  private:
   [[nodiscard]] bool is_root() const noexcept { return root_ == site_.topology.rank; }
-  [[nodiscard]] static bool is_flat(const Chunk& chunk) noexcept { return chunk.peers_read_at_take; }
-  [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
-  [[nodiscard]] Part kept_share(const Chunk& chunk) const noexcept;
-  template <class Visit>
-  void each_stretch(const Chunk& chunk, Visit&& visit);
-  void point_at_slots(const Chunk& chunk, std::int64_t at);
-  void reduce_out(const Chunk& chunk);
-  void copy_out(const Chunk& chunk);
+  [[nodiscard]] Part kept_share(const Chunk& chunk) const noexcept override;
+  void reduce_out(const Chunk& chunk) override;
 
   int root_ = 0;  // of the set
-  const WireFormat* format_ = nullptr;
-  kernels::Reduction reduction_;
-  std::int64_t element_bytes_ = 0;  // in memory
-  std::int64_t elements_ = 0;
-  std::int64_t chunk_elements_ = 0;
-  std::int64_t offset_ = 0;  // the first element that has not been cut
-  bool is_flat_ = false;
-  bool past_cache_ = false;  // outputs elsewhere than the inputs are written past the cache (tuning.hpp)
-  PieceCursor fill_cursor_;
-  PieceCursor take_cursor_;
 };
 
 }  // namespace kolo::data::cpu
