@@ -111,11 +111,11 @@ detail::Counters api::counters_of(engine::Engine& engine) {
   detail::Counters metrics = engine.metrics();
   if (engine.device() == nullptr) return metrics;
   const data::DeviceUsage usage = engine.device()->usage();
-  metrics.device_slot_bytes = usage.buffer_bytes;
+  metrics.device_buffer_bytes = usage.buffer_bytes;
   metrics.device_arena_bytes = usage.arena_bytes;
   metrics.device_communicators = usage.communicators;
   metrics.device_batches = usage.batches;
-  metrics.device_steps = usage.portions;
+  metrics.device_portions = usage.portions;
   metrics.device_bytes_packed = usage.bytes_packed;
   metrics.device_bytes_in_place = usage.bytes_in_place;
   metrics.device_calls = usage.collective_calls;

@@ -39,12 +39,11 @@ struct Counters : Metrics {
   std::uint64_t pushes = 0;  ///< how often a rank waited for data of another node for so long that all ranks were asked
                              ///< to move their transports
   // Use of the GPU, by NCCL or through pinned memory; 0 without GPU tensors.
-  std::uint64_t device_slot_bytes = 0;   ///< bytes of fusion buffers; constant once they are allocated
-  std::uint64_t device_arena_bytes = 0;  ///< bytes of arenas now; falls when an arena is gone
+  std::uint64_t device_buffer_bytes = 0;  ///< bytes of fusion buffers; constant once they are allocated
+  std::uint64_t device_arena_bytes = 0;   ///< bytes of arenas now; falls when an arena is gone
   std::uint64_t device_communicators = 0;
   std::uint64_t device_batches = 0;
-  std::uint64_t device_steps = 0;           ///< the steps into which batches were cut; each fills at most one fusion
-                                            ///< buffer
+  std::uint64_t device_portions = 0;        ///< into which batches were cut; each fills at most one fusion buffer
   std::uint64_t device_bytes_packed = 0;    ///< bytes copied into fusion buffers; the same number is copied out
   std::uint64_t device_bytes_in_place = 0;  ///< bytes that collectives read and wrote in place, arenas included
   /// Calls of NCCL (or, staged, of the CPU's backend): collectives, and each send and each receive.

@@ -131,7 +131,7 @@ TEST_P(Collectives, ABatchOfSeveralPortionsIsDoneWithItsLast) {
         for (const bool on_host : {false, true}) {
           x.write(elements_of(
               DType::float32, kElements, [](std::int64_t i) { return i % kRepeats + rank(); }, kRepeats));
-          const std::uint64_t before = kolo::detail::counters().device_steps;
+          const std::uint64_t before = kolo::detail::counters().device_portions;
           Handle handle = allreduce_async("x", x.view(), AllreduceOptions{}.with_prescale(2.0));
           if (on_host) {
             handle.wait();
@@ -145,7 +145,7 @@ TEST_P(Collectives, ABatchOfSeveralPortionsIsDoneWithItsLast) {
                         [](std::int64_t i) { return 2 * (i % kRepeats * size() + size() * (size() - 1) / 2); },
                         kRepeats));
           handle.wait();
-          EXPECT_GT(kolo::detail::counters().device_steps, before + 1);
+          EXPECT_GT(kolo::detail::counters().device_portions, before + 1);
         }
       },
       options());

@@ -79,7 +79,7 @@ TEST_F(LimitedMemory, FourRanksStayWithinTheirLimitOnOneDevice) {
           }
           GradientArena arena(kArena, Device{DeviceKind::cuda, bind()});
           reduce(arena.allocate(DType::float32, Shape{1000}, Stream{stream}), stream);
-          EXPECT_EQ(kolo::detail::counters().device_slot_bytes, 3 * buffer_bytes(backend));
+          EXPECT_EQ(kolo::detail::counters().device_buffer_bytes, 3 * buffer_bytes(backend));
           EXPECT_EQ(kolo::detail::counters().device_arena_bytes, kArena);
           barrier();
         },

@@ -649,7 +649,7 @@ TEST_F(Promises, WhatIsUsedIsCounted) {
   run_local(
       2,
       [] {
-        EXPECT_EQ(kolo::detail::counters().device_slot_bytes, 0U);
+        EXPECT_EQ(kolo::detail::counters().device_buffer_bytes, 0U);
         bind();
         const RankStream stream;
         DeviceTensor small(DType::float32, 100, stream);
@@ -659,13 +659,13 @@ TEST_F(Promises, WhatIsUsedIsCounted) {
         allreduce("large", large.view());
         const detail::Counters counted = detail::counters();
         EXPECT_EQ(counted.device_batches, 2U);
-        EXPECT_EQ(counted.device_steps, 2U);
+        EXPECT_EQ(counted.device_portions, 2U);
         EXPECT_EQ(counted.device_calls, 2U);
         EXPECT_EQ(counted.device_communicators, 1U);
         EXPECT_EQ(counted.device_bytes_packed, 0U) << "each is alone";
         EXPECT_EQ(counted.device_bytes_in_place, 200400U);
         EXPECT_EQ(counted.device_arena_bytes, 0U);
-        EXPECT_GE(counted.device_slot_bytes, 2U * (std::uint64_t{1} << 20));
+        EXPECT_GE(counted.device_buffer_bytes, 2U * (std::uint64_t{1} << 20));
       },
       options().with_setting("KOLO_GPU_BUFFERS", "2").with_setting("KOLO_GPU_DIRECT_BYTES", "64K"));
 }
