@@ -202,7 +202,7 @@ struct Relay::Impl {
     if (!set.sequence) return;
     set.sequence->merge(set.speakers);
     if (!set.sequence->up().has_news()) return;
-    SequenceGrown grown = set.sequence->up().take();
+    SequenceGrown grown = set.sequence->up().next_message();
     grown.last = last;
     up.emplace_back(std::move(grown));
   }
@@ -271,7 +271,7 @@ struct Relay::Impl {
       return;
     }
     require(entry.id < core::kFirstRow, "an id was assigned that is in use");
-    table.assign(entry.id, set, entry.name, entry.generation, fresh.take(entry.set, entry.name));
+    table.assign(entry.id, set, entry.name, entry.generation, fresh.remove(entry.set, entry.name));
   }
 
   void on(const Evicted& entry) {

@@ -101,14 +101,14 @@ void SequenceSender::go_on_from(Round call) {
   calls_ = call;
 }
 
-SequenceGrown SequenceSender::take() {
+SequenceGrown SequenceSender::next_message() {
   const core::SetId set = message_.set;
   SequenceGrown message = std::exchange(message_, {});
   message_.set = set;
   return message;
 }
 
-std::vector<Calls> SequenceReceiver::take(SequenceGrown&& message) {
+std::vector<Calls> SequenceReceiver::receive(SequenceGrown&& message) {
   require(message.first > calls_, "a sequence does not go on where it was");
   calls_ = message.first - 1;
   std::vector<Calls> taken;
@@ -156,7 +156,7 @@ void SequenceMerger::hear(std::size_t child, SequenceGrown&& message) {
   require(queue.empty() || message.first == children_[child].link.calls() + 1,
           "calls have avoided the log while others were on their way there");
   if (queue.empty()) children_[child].next = message.first;
-  for (Calls& calls : children_[child].link.take(std::move(message))) {
+  for (Calls& calls : children_[child].link.receive(std::move(message))) {
     if (!queue.empty() && are_alike(queue.back(), calls)) {
       queue.back().count += calls.count;
     } else {

@@ -52,7 +52,7 @@ class SequenceSender {
   /// Whether there are calls to send.
   [[nodiscard]] bool has_news() const noexcept { return !message_.repeats.empty(); }
   /// The message with the calls to send.
-  [[nodiscard]] SequenceGrown take();
+  [[nodiscard]] SequenceGrown next_message();
   /// The next call follows this one. Not while there are calls to send.
   void go_on_from(core::Round call);
 
@@ -72,7 +72,7 @@ class SequenceSender {
 class SequenceReceiver {
  public:
   /// The message's calls. Throws Error (transport) if it does not follow the last one, or has an unknown signature.
-  [[nodiscard]] std::vector<Calls> take(SequenceGrown&& message);
+  [[nodiscard]] std::vector<Calls> receive(SequenceGrown&& message);
   /// The number of the last call received.
   [[nodiscard]] core::Round calls() const noexcept { return calls_; }
 

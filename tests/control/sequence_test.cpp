@@ -32,7 +32,7 @@ SignaturePtr allreduce_of(std::int64_t elements) {
 
 std::string refusal_of(SequenceReceiver& receiver, SequenceGrown message) {
   try {
-    static_cast<void>(receiver.take(std::move(message)));
+    static_cast<void>(receiver.receive(std::move(message)));
   } catch (const Error& error) {
     return error.status().message();
   }
@@ -42,7 +42,7 @@ std::string refusal_of(SequenceReceiver& receiver, SequenceGrown message) {
 /// As it arrives.
 SequenceGrown sent(SequenceSender& sender) {
   Bytes bytes;
-  encode(UpMessage(sender.take()), bytes);
+  encode(UpMessage(sender.next_message()), bytes);
   return std::get<SequenceGrown>(decode_up(bytes));
 }
 
@@ -59,7 +59,7 @@ TEST(SequenceLink, SaysASignatureOnce) {
   ASSERT_EQ(message.repeats.size(), 1U);
   EXPECT_EQ(message.repeats[0].count, 1000U);
   EXPECT_TRUE(message.repeats[0].signature.has_value());
-  const std::vector<Calls> first = receiver.take(std::move(message));
+  const std::vector<Calls> first = receiver.receive(std::move(message));
   ASSERT_EQ(first.size(), 1U);
   EXPECT_EQ(*first[0].signature, *one);
   EXPECT_FALSE(sender.has_news());
@@ -67,13 +67,13 @@ TEST(SequenceLink, SaysASignatureOnce) {
   sender.add(allreduce_of(1));
   sender.add(one);
   Bytes bytes;
-  SequenceGrown next = sender.take();
+  SequenceGrown next = sender.next_message();
   encode(UpMessage(next), bytes);
   EXPECT_LE(bytes.size(), 10U);
   EXPECT_EQ(next.first, 1001U);
   ASSERT_EQ(next.repeats.size(), 1U);
   EXPECT_EQ(next.repeats[0].count, 2U);
-  EXPECT_EQ(*receiver.take(std::move(next))[0].signature, *one);
+  EXPECT_EQ(*receiver.receive(std::move(next))[0].signature, *one);
   EXPECT_EQ(receiver.calls(), 1002U);
 }
 
@@ -85,7 +85,7 @@ TEST(SequenceLink, GivesNumbersAgain) {
     std::vector<SignaturePtr> said{allreduce_of(1 + i), allreduce_of(1 + i / 2), allreduce_of(1 + i)};
     for (const SignaturePtr& signature : said) sender.add(signature);
     std::vector<SignaturePtr> heard;
-    for (const Calls& calls : receiver.take(sent(sender))) heard.insert(heard.end(), calls.count, calls.signature);
+    for (const Calls& calls : receiver.receive(sent(sender))) heard.insert(heard.end(), calls.count, calls.signature);
     ASSERT_EQ(heard.size(), said.size());
     for (std::size_t at = 0; at < said.size(); ++at) ASSERT_EQ(*heard[at], *said[at]) << i;
   }
@@ -97,7 +97,7 @@ TEST(SequenceLink, GivesNumbersAgainWithinAMessage) {
   SequenceReceiver receiver;
   for (std::int64_t i = 0; i < 3 * kLinkSignatures; ++i) sender.add(allreduce_of(1 + i));
   std::int64_t at = 0;
-  for (const Calls& calls : receiver.take(sent(sender))) EXPECT_EQ(*calls.signature, *allreduce_of(1 + at++));
+  for (const Calls& calls : receiver.receive(sent(sender))) EXPECT_EQ(*calls.signature, *allreduce_of(1 + at++));
   EXPECT_EQ(at, 3 * kLinkSignatures);
 }
 
@@ -110,7 +110,7 @@ TEST(SequenceLink, KeepsApartWhatDiffersInItsScalesAlone) {
   sender.add(allreduce_of(5));
   sender.add(std::make_shared<const core::Signature>(scaled));
   sender.add(allreduce_of(5));
-  const std::vector<Calls> heard = receiver.take(sent(sender));
+  const std::vector<Calls> heard = receiver.receive(sent(sender));
   ASSERT_EQ(heard.size(), 3U);
   EXPECT_EQ(*heard[0].signature, *allreduce_of(5));
   EXPECT_EQ(*heard[1].signature, scaled);
@@ -120,7 +120,7 @@ TEST(SequenceLink, KeepsApartWhatDiffersInItsScalesAlone) {
 TEST(SequenceLink, RefusesWhatDoesNotFollow) {
   SequenceReceiver receiver;
   const std::string invalid = "a control message is not valid: ";
-  EXPECT_EQ(receiver.take({0, 5, {{0, 1, *allreduce_of(1)}}}).size(), 1U) << "four have avoided the log";
+  EXPECT_EQ(receiver.receive({0, 5, {{0, 1, *allreduce_of(1)}}}).size(), 1U) << "four have avoided the log";
   EXPECT_EQ(refusal_of(receiver, {0, 5, {{0, 1}}}), invalid + "a sequence does not go on where it was");
   EXPECT_EQ(refusal_of(receiver, {0, 6, {{1, 1}}}), invalid + "a signature has a number that means nothing");
   SequenceReceiver other;
@@ -151,7 +151,7 @@ class Node {
     std::vector<Calls> calls;
     for (UpMessage& message : std::exchange(relay_.outbox(), {})) {
       if (!std::holds_alternative<SequenceGrown>(message)) continue;
-      for (Calls& one : up_.take(std::get<SequenceGrown>(std::move(message)))) calls.push_back(std::move(one));
+      for (Calls& one : up_.receive(std::get<SequenceGrown>(std::move(message)))) calls.push_back(std::move(one));
     }
     return calls;
   }
@@ -285,12 +285,12 @@ class Root {
   void hear(const UpMessage& message) { sequencer_.on_message(message, {}); }
   void calls(std::int64_t elements, std::uint64_t count) {
     said_.add({allreduce_of(elements), count});
-    hear(said_.take());
+    hear(said_.next_message());
   }
   void pass(core::Round last) { said_.go_on_from(last); }
   void dispute() {
     said_.add({nullptr, 1, {{*allreduce_of(1), {0, 2}}, {*allreduce_of(2), {1}}}});
-    hear(said_.take());
+    hear(said_.next_message());
   }
   template <class Entry>
   std::vector<Entry> decided() {

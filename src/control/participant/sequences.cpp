@@ -43,7 +43,7 @@ void Sequences::pass(Sequence& sequence, Round last) {
 }
 
 void Sequences::speak_of_calls() {
-  for (Set* const set : grown_) publisher_.say(set->sequence.said.take());
+  for (Set* const set : grown_) publisher_.say(set->sequence.said.next_message());
   grown_.clear();
 }
 

@@ -38,7 +38,7 @@ void NewNames::hear_speakers(SetId set, const std::vector<std::size_t>& speakers
   }
 }
 
-Round NewNames::take(SetId set, const std::string& name) {
+Round NewNames::remove(SetId set, const std::string& name) {
   const auto found = fresh_.find(Key(set, {}, name));
   if (found == fresh_.end()) return 0;
   const Round round = found->second.round;

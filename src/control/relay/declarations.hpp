@@ -84,8 +84,8 @@ class NewNames {
                        Declared&& declared);
   /// The children that speak for the set have changed. Sends up requests of its names that are complete now.
   void hear_speakers(core::SetId set, const std::vector<std::size_t>& speakers);
-  /// The name has an id now. Returns its round; 0: no child has declared it.
-  core::Round take(core::SetId set, const std::string& name);
+  /// The name has an id now, and is no new one any more. Returns its round; 0: no child has declared it.
+  core::Round remove(core::SetId set, const std::string& name);
   /// The log has answered: this round of it is over.
   void fail(const Request& request);
   void forget(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name);

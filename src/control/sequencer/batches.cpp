@@ -64,7 +64,7 @@ bool Batches::begins_step(const Set& set, const Queued& next) const {
 }
 
 void Batches::flush_waiting() {
-  for (const SetId number : ready_.take()) {
+  for (const SetId number : ready_.drain_waiting()) {
     Set& set = sets_.at(number);
     flush(set);
     ready_.keep(set);
@@ -86,7 +86,7 @@ bool Batches::waits_for_completion() const {
 
 void Batches::append_planned(Set& set, std::uint32_t number) {
   const Tensor* newest = nullptr;
-  for (const TensorId id : set.plan->batches[number]) take(set, id, newest);
+  for (const TensorId id : set.plan->batches[number]) append_member(set, id, newest);
   set.plan->ready[number] = 0;
   ++set.appended;
   log_.append(PlannedBatch{set.plan->number, number, awaited(set, *newest)});
@@ -105,7 +105,7 @@ void Batches::append_batch(Set& set) {
     if (!set.absent.empty() && set.absent.without(tensors_[next.which].name) != absent) break;
     space.add(tensors_[next.which]);
     batch.members.push_back(next.which);
-    take(set, next.which, newest);
+    append_member(set, next.which, newest);
     set.queue.pop_front();
   }
   batch.last = awaited(set, *newest);
@@ -113,7 +113,7 @@ void Batches::append_batch(Set& set) {
   log_.append(std::move(batch));
 }
 
-void Batches::take(Set& set, TensorId id, const Tensor*& newest) {
+void Batches::append_member(Set& set, TensorId id, const Tensor*& newest) {
   Tensor& tensor = tensors_[id];
   tensor.ready = false;
   tensors_.touch(id);

@@ -78,7 +78,7 @@ class Batches {
   [[nodiscard]] bool begins_step(const Set& set, const Queued& next) const;
   void append_planned(Set& set, std::uint32_t number);
   void append_batch(Set& set);
-  void take(Set& set, core::TensorId id, const Tensor*& newest);
+  void append_member(Set& set, core::TensorId id, const Tensor*& newest);
   [[nodiscard]] static std::int32_t awaited(const Set& set, const Tensor& newest);
 
   const SequencerOptions& options_;

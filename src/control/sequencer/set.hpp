@@ -88,7 +88,7 @@ class CallQueue {
     if (message.first > heard() + 1) pass(message.first - 1);
     core::Round number = message.first - 1;
     const std::int32_t last = message.last;
-    for (Calls& calls : link_.take(std::move(message))) {
+    for (Calls& calls : link_.receive(std::move(message))) {
       if (number >= last_) break;
       calls.count = std::min(calls.count, last_ - number);
       number += calls.count;

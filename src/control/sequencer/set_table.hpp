@@ -84,11 +84,11 @@ class ReadySets {
   [[nodiscard]] const std::vector<core::SetId>& waiting() const noexcept { return waiting_; }
   /// Takes the waiting sets, in the order of their numbers. The caller returns those that still wait by `keep`. Valid
   /// until the next call.
-  [[nodiscard]] const std::vector<core::SetId>& take() {
-    taken_.clear();
-    taken_.swap(waiting_);
-    std::sort(taken_.begin(), taken_.end());
-    return taken_;
+  [[nodiscard]] const std::vector<core::SetId>& drain_waiting() {
+    drained_.clear();
+    drained_.swap(waiting_);
+    std::sort(drained_.begin(), drained_.end());
+    return drained_;
   }
   void keep(Set& set) {
     set.waits = !set.queue.empty();
@@ -102,7 +102,7 @@ class ReadySets {
  private:
   const TensorTable& tensors_;
   std::vector<core::SetId> waiting_;
-  std::vector<core::SetId> taken_;  ///< kept between calls to reuse its memory
+  std::vector<core::SetId> drained_;  ///< kept between calls to reuse its memory
 };
 
 }  // namespace kolo::control::sequencer

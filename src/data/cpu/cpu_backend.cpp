@@ -237,7 +237,7 @@ void CpuBackend::open_next(OpenJob& open) {
   if (core::traits_of(kind).rows_differ) {
     while (open.opened_runs < runs.size() && runs[open.opened_runs].kind == kind) ++open.opened_runs;
   }
-  open.opened.push_back({&collectives_.take(kind), kind, first, 0});
+  open.opened.push_back({&collectives_.lend(kind), kind, first, 0});
   open.opened.back().collective->open({&runs[first], open.opened_runs - first}, *open.job);
 }
 

@@ -65,10 +65,10 @@ const SmallPart* small_part(CollectiveKind kind) noexcept {
 }
 
 Collectives::Collectives(Site& site) : site_(site) {
-  for (const Row& row : kRows) give_back(row.kind, take(row.kind));
+  for (const Row& row : kRows) give_back(row.kind, lend(row.kind));
 }
 
-Collective& Collectives::take(CollectiveKind kind) {
+Collective& Collectives::lend(CollectiveKind kind) {
   Pool& pool = pools_[static_cast<std::size_t>(kind)];
   if (pool.idle.empty()) {
     pool.all.push_back(make(kind));

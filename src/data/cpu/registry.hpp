@@ -24,8 +24,8 @@ const SmallPart* small_part(core::CollectiveKind kind) noexcept;
 class Collectives {
  public:
   explicit Collectives(Site& site);
-  /// One of this kind that runs nothing.
-  [[nodiscard]] Collective& take(core::CollectiveKind kind);
+  /// One of this kind that runs nothing, until it is given back.
+  [[nodiscard]] Collective& lend(core::CollectiveKind kind);
   void give_back(core::CollectiveKind kind, Collective& collective);
   /// Any one of this kind.
   [[nodiscard]] const Collective& any(core::CollectiveKind kind) const;

@@ -47,7 +47,7 @@ std::string text_of(const ByteRange& sizes) {
 }
 
 /// Takes what is before the separator, and the separator, out of the text.
-std::string_view take(std::string_view& text, char separator) {
+std::string_view cut_front(std::string_view& text, char separator) {
   const std::string_view first = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(first.size() + 1, text.size()));
   return first;
@@ -59,7 +59,7 @@ std::string_view take(std::string_view& text, char separator) {
 template <class Number, class Parse>
 Limits<Number> parse_limits(std::string_view text, Parse&& parse, const char* wanted) {
   std::string_view rest = text;
-  const auto least = parse(take(rest, '-'));
+  const auto least = parse(cut_front(rest, '-'));
   const auto most = rest.empty() ? least : parse(rest);
   if (!least || !most || *most < *least || text.find('-') == std::string_view::npos)
     refuse(base::quoted(text) + " is no range of " + wanted);
@@ -96,7 +96,7 @@ RouteTable::RouteTable(std::string_view changes, std::size_t shared_cache)
     rows_.push_back({kMessage, Route::peers, {}, {least, ByteRange::kAll}});
   }
   try {
-    for (std::string_view rest = changes; !rest.empty();) change(take(rest, ';'));
+    for (std::string_view rest = changes; !rest.empty();) change(cut_front(rest, ';'));
   } catch (const Error& error) {
     refuse("KOLO_ROUTES is " + base::quoted(changes) + ": " + error.status().message() +
            " (as a whole COLLECTIVE:SIZES=ROUTE,... for each collective, with ';' between them, and COLLECTIVE@RANKS "
@@ -107,9 +107,9 @@ RouteTable::RouteTable(std::string_view changes, std::size_t shared_cache)
 /// "reduce@2-4:0-1M=flat,none=small"
 void RouteTable::change(std::string_view entry) {
   std::string_view routes = entry;
-  std::string_view ranks_text = take(routes, ':');
+  std::string_view ranks_text = cut_front(routes, ':');
   const bool has_ranks = ranks_text.find('@') != std::string_view::npos;
-  const std::string_view name = take(ranks_text, '@');
+  const std::string_view name = cut_front(ranks_text, '@');
   const RouteRow* const row = find_default(name);
   if (row == nullptr) {
     refuse(base::quoted(name) + " is no collective with routes: expected one of " +
@@ -120,8 +120,8 @@ void RouteTable::change(std::string_view entry) {
       has_ranks ? parse_limits<int>(ranks_text, base::parse_number<int>, "ranks: expected such as 2-8 or 8-") : Ranks();
   if (routes.empty()) refuse(base::quoted(entry) + " names no route");
   while (!routes.empty()) {
-    std::string_view route_text = take(routes, ',');
-    const ByteRange sizes = parse_sizes(take(route_text, '='));
+    std::string_view route_text = cut_front(routes, ',');
+    const ByteRange sizes = parse_sizes(cut_front(route_text, '='));
     const Route route = parse_route(route_text, subject);
     if (route == Route::small && !sizes.are_none() && sizes.most > kMostSmall)
       refuse("small calls of " + text_of(sizes) + ": their sizes end at 16M at most");
