@@ -16,7 +16,7 @@ namespace {
 using Counter = std::atomic<std::uint64_t>;
 using kernels::PeerCopy;
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kCounterBytes = 64;
 constexpr std::size_t kMostBytes = 64 << 10;
 constexpr std::size_t kLeastBytes = 16 << 10;  // shorter writes say little
 constexpr std::size_t kRounds = 8;             // of each kind; the first does not count
@@ -47,18 +47,18 @@ CpuDistance measure_cpu_distance(const transport::IntraNode& intra, base::Durati
   const base::Time until = base::now() + patience;
   const int own = intra.local_rank();
   const int peer = own ^ 1;
-  if (peer >= intra.local_size() || intra.slot_bytes() < kLine + kLeastBytes) return CpuDistance::unknown;
-  const std::size_t bytes = std::min(intra.slot_bytes() - kLine, kMostBytes);
+  if (peer >= intra.local_size() || intra.slot_bytes() < kCounterBytes + kLeastBytes) return CpuDistance::unknown;
+  const std::size_t bytes = std::min(intra.slot_bytes() - kCounterBytes, kMostBytes);
   std::vector<std::byte> memory(bytes);
   std::array<std::array<base::Duration, kRounds>, 2> took{};  // by kind of stores
   for (std::uint64_t round = 0; round < 2 * kRounds; ++round) {
     const auto stores = static_cast<PeerCopy::Stores>(round % 2);
     const base::Time begun = base::now();
-    PeerCopy{stores}(intra.slot(own, 0) + kLine, memory.data(), static_cast<std::int64_t>(bytes));
+    PeerCopy{stores}(intra.slot(own, 0) + kCounterBytes, memory.data(), static_cast<std::int64_t>(bytes));
     took[round % 2][round / 2] = base::now() - begun;
     counter(intra, own, 0).store(round + 1, std::memory_order_release);
     if (!wait_for(counter(intra, peer, 0), round + 1, until)) return CpuDistance::unknown;
-    kernels::copy(memory.data(), intra.slot(peer, 0) + kLine, static_cast<std::int64_t>(bytes));
+    kernels::copy(memory.data(), intra.slot(peer, 0) + kCounterBytes, static_cast<std::int64_t>(bytes));
     counter(intra, own, 1).store(round + 1, std::memory_order_release);
     if (!wait_for(counter(intra, peer, 1), round + 1, until)) return CpuDistance::unknown;
   }
