@@ -13,19 +13,20 @@
 #include <string>
 #include <thread>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
 #include "tests/support/gate.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::testing::Gate;
 using kolo::testing::has;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 
 constexpr float kPoison = -77;
@@ -143,54 +144,50 @@ TEST_P(Abandoned, NobodyGetsAResultOfItsMemory) {
   const Case& call = kCases[which];
   const std::size_t count = 2 * each * kRanks;
   Gate ready, gone, followed;
-  kolo::run_local(
-      kRanks,
-      [&, each = each, place = place, way = way] {
-        const kolo::Group group = kolo::Group::of({2, 0, 1});
-        std::vector<float> own(count);
-        std::optional<kolo::GradientArena> arena;
-        kolo::Span<float> all(own.data(), count);
-        if (place == Place::arena) {
-          arena.emplace(group, 2 * count * sizeof(float));
-          all = kolo::Span<float>(
-              static_cast<float*>(arena->allocate(kolo::DType::float32, {static_cast<std::int64_t>(count)}).data()),
-              count);
-        }
-        Memory memory(group, all);
-        ready.come();
-        ready.wait_for(kRanks);
-        if (kolo::rank() != 1) {
-          gone.wait_for(1);
-          const std::string sentence = sentence_of(way == Way::abandon ? ErrorCode::user_exception : ErrorCode::timeout,
-                                                   [&] { call.start(group, memory, kLate).wait(); });
-          EXPECT_TRUE(has(sentence, {way == Way::abandon ? "rank 1 left the job because of an exception: enough"
-                                                         : "has not completed within"}));
-          followed.come();
-          return;
-        }
-        std::string sentence;
-        if (way == Way::abandon) {
-          kolo::Handle handle = call.start(group, memory, kLate);
-          handle.abandon("enough");
-          EXPECT_TRUE(handle.done());
-          memory.fill(kPoison);
-          handle.abandon("once more");
-          sentence = sentence_of(ErrorCode::user_exception, [&] { handle.wait(); });
-          EXPECT_TRUE(has(sentence, {"rank 1 left the job because of an exception: enough"}));
-        } else {
-          sentence = sentence_of(ErrorCode::timeout, [&] { call.start(group, memory, kSoon).wait(); });
-          memory.fill(kPoison);
-          EXPECT_TRUE(has(sentence, {"has not completed within"}));
-        }
-        gone.come();
-        followed.wait_for(kRanks - 1);
-        EXPECT_TRUE(memory.is_all(kPoison));
-        EXPECT_EQ(sentence_of(way == Way::abandon ? ErrorCode::user_exception : ErrorCode::timeout,
-                              [&] { call.start(group, memory, kLate).wait(); }),
-                  sentence);
-        EXPECT_TRUE(memory.is_all(kPoison));
-      },
-      quiet(per_node));
+  run_in(kRanks, quiet(per_node), [&, each = each, place = place, way = way] {
+    const kolo::Group group = kolo::Group::of({2, 0, 1});
+    std::vector<float> own(count);
+    std::optional<kolo::GradientArena> arena;
+    kolo::Span<float> all(own.data(), count);
+    if (place == Place::arena) {
+      arena.emplace(group, 2 * count * sizeof(float));
+      all = kolo::Span<float>(
+          static_cast<float*>(arena->allocate(kolo::DType::float32, {static_cast<std::int64_t>(count)}).data()), count);
+    }
+    Memory memory(group, all);
+    ready.come();
+    ready.wait_for(kRanks);
+    if (kolo::rank() != 1) {
+      gone.wait_for(1);
+      const std::string sentence = sentence_of(way == Way::abandon ? ErrorCode::user_exception : ErrorCode::timeout,
+                                               [&] { call.start(group, memory, kLate).wait(); });
+      EXPECT_TRUE(has(sentence, {way == Way::abandon ? "rank 1 left the job because of an exception: enough"
+                                                     : "has not completed within"}));
+      followed.come();
+      return;
+    }
+    std::string sentence;
+    if (way == Way::abandon) {
+      kolo::Handle handle = call.start(group, memory, kLate);
+      handle.abandon("enough");
+      EXPECT_TRUE(handle.done());
+      memory.fill(kPoison);
+      handle.abandon("once more");
+      sentence = sentence_of(ErrorCode::user_exception, [&] { handle.wait(); });
+      EXPECT_TRUE(has(sentence, {"rank 1 left the job because of an exception: enough"}));
+    } else {
+      sentence = sentence_of(ErrorCode::timeout, [&] { call.start(group, memory, kSoon).wait(); });
+      memory.fill(kPoison);
+      EXPECT_TRUE(has(sentence, {"has not completed within"}));
+    }
+    gone.come();
+    followed.wait_for(kRanks - 1);
+    EXPECT_TRUE(memory.is_all(kPoison));
+    EXPECT_EQ(sentence_of(way == Way::abandon ? ErrorCode::user_exception : ErrorCode::timeout,
+                          [&] { call.start(group, memory, kLate).wait(); }),
+              sentence);
+    EXPECT_TRUE(memory.is_all(kPoison));
+  });
 }
 
 /// Without a name these wait without the log first, for as long as a peer takes that is on its way.
@@ -214,23 +211,20 @@ TEST(BlockingCalls, ThatHaveTimedOutUseTheirMemoryNoMore) {
   for (const auto& call : calls) {
     for (const std::size_t each : {3, 300000}) {
       Gate gone, followed;
-      kolo::run_local(
-          2,
-          [&] {
-            std::vector<float> all(4 * each);
-            Memory memory(kolo::world(), all);
-            if (kolo::rank() == 0) {
-              gone.wait_for(1);
-              EXPECT_TRUE(has(sentence_of(ErrorCode::timeout, [&] { call(memory, kLate); }), {"rank 0 has not"}));
-              return followed.come();
-            }
-            EXPECT_TRUE(has(sentence_of(ErrorCode::timeout, [&] { call(memory, kSoon); }), {"rank 0 has not"}));
-            memory.fill(kPoison);
-            gone.come();
-            followed.wait_for(1);
-            EXPECT_TRUE(memory.is_all(kPoison));
-          },
-          quiet());
+      run_in(2, quiet(), [&] {
+        std::vector<float> all(4 * each);
+        Memory memory(kolo::world(), all);
+        if (kolo::rank() == 0) {
+          gone.wait_for(1);
+          EXPECT_TRUE(has(sentence_of(ErrorCode::timeout, [&] { call(memory, kLate); }), {"rank 0 has not"}));
+          return followed.come();
+        }
+        EXPECT_TRUE(has(sentence_of(ErrorCode::timeout, [&] { call(memory, kSoon); }), {"rank 0 has not"}));
+        memory.fill(kPoison);
+        gone.come();
+        followed.wait_for(1);
+        EXPECT_TRUE(memory.is_all(kPoison));
+      });
     }
   }
 }
@@ -240,38 +234,35 @@ TEST(AbandonedMessages, EndAloneAndUseTheirMemoryNoMore) {
   for (const int per_node : {0, 1}) {
     for (const std::size_t count : {2, 300000}) {
       Gate taken_back;
-      kolo::run_local(
-          2,
-          [&, count = count] {
-            std::vector<float> x(count, static_cast<float>(kolo::rank() + 1));
-            if (kolo::rank() == 0) {
-              kolo::Future<kolo::Received> receive = kolo::recv_async(kolo::view(x), 1, 1);
-              receive.abandon("no longer of interest");
-              std::fill(x.begin(), x.end(), kPoison);
-              EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { receive.wait(); }), "no longer of interest");
-              taken_back.come();
-              std::vector<float> other(count);
-              kolo::recv(kolo::view(other), 1, 1);
-              EXPECT_EQ(other, std::vector<float>(count, 2.0F));
-              EXPECT_EQ(x, std::vector<float>(count, kPoison));
+      run_in(2, quiet(per_node), [&, count = count] {
+        std::vector<float> x(count, static_cast<float>(kolo::rank() + 1));
+        if (kolo::rank() == 0) {
+          kolo::Future<kolo::Received> receive = kolo::recv_async(kolo::view(x), 1, 1);
+          receive.abandon("no longer of interest");
+          std::fill(x.begin(), x.end(), kPoison);
+          EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { receive.wait(); }), "no longer of interest");
+          taken_back.come();
+          std::vector<float> other(count);
+          kolo::recv(kolo::view(other), 1, 1);
+          EXPECT_EQ(other, std::vector<float>(count, 2.0F));
+          EXPECT_EQ(x, std::vector<float>(count, kPoison));
 
-              std::vector<float> sent(1 << 20, 5.0F);
-              kolo::Handle send = kolo::send_async(kolo::const_view(sent), 1, 2);
-              send.abandon("too late");
-              EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { send.wait(); }), "too late");
-              std::fill(sent.begin(), sent.end(), kPoison);
-              taken_back.come();
-            } else {
-              taken_back.wait_for(1);
-              kolo::send(kolo::const_view(x), 0, 1);
-              taken_back.wait_for(2);
-              std::vector<float> room(1 << 20, 3.0F);
-              EXPECT_THROW(kolo::recv(kolo::view(room), 0, 2, kolo::RecvOptions{}.with_timeout(kSoon)), kolo::Error);
-              EXPECT_EQ(room, std::vector<float>(1 << 20, 3.0F));
-            }
-            EXPECT_EQ(kolo::allreduce(1, kolo::ReduceOp::sum), 2);
-          },
-          quiet(per_node));
+          std::vector<float> sent(1 << 20, 5.0F);
+          kolo::Handle send = kolo::send_async(kolo::const_view(sent), 1, 2);
+          send.abandon("too late");
+          EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { send.wait(); }), "too late");
+          std::fill(sent.begin(), sent.end(), kPoison);
+          taken_back.come();
+        } else {
+          taken_back.wait_for(1);
+          kolo::send(kolo::const_view(x), 0, 1);
+          taken_back.wait_for(2);
+          std::vector<float> room(1 << 20, 3.0F);
+          EXPECT_THROW(kolo::recv(kolo::view(room), 0, 2, kolo::RecvOptions{}.with_timeout(kSoon)), kolo::Error);
+          EXPECT_EQ(room, std::vector<float>(1 << 20, 3.0F));
+        }
+        EXPECT_EQ(kolo::allreduce(1, kolo::ReduceOp::sum), 2);
+      });
     }
   }
 }

@@ -23,6 +23,7 @@
 
 #include "errors.hpp"
 #include "tests/support/gate.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -33,7 +34,10 @@ using kolo::ReduceOp;
 using kolo::Shape;
 using kolo::TensorView;
 using kolo::testing::has;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
 using kolo::testing::sentence_of;
+using kolo::testing::worlds;
 
 Shape vector_of(std::int64_t elements) { return Shape{elements}; }
 
@@ -58,197 +62,164 @@ void check(const TensorView& view, int size, int step, const std::string& what) 
   }
 }
 
-/// Ranks, and ranks per (virtual) node.
-class Arena : public testing::TestWithParam<std::pair<int, int>> {
+class Arena : public InWorlds {
  protected:
-  /// Small slots, so that tensors are cut into many chunks, and chunks hold many tensors.
-  [[nodiscard]] kolo::Options options() const {
-    return kolo::Options{}
-        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
-        .with_setting("KOLO_SLOT_BYTES", "16K")
-        .with_setting("KOLO_TIMEOUT_S", "60");
-  }
-  [[nodiscard]] int ranks() const { return GetParam().first; }
+  Arena() : InWorlds({{"KOLO_SLOT_BYTES", "16K"}}) {}
 };
 
 TEST_P(Arena, ReducesInPlaceWhatLiesInIt) {
-  kolo::run_local(
-      ranks(),
-      [&] {
-        GradientArena arena(1 << 20);
-        const TensorView x = arena.allocate(DType::float32, vector_of(50'001));
-        const TensorView y = arena.allocate(DType::float32, vector_of(20'000));
-        ASSERT_EQ(reinterpret_cast<std::uintptr_t>(y.data()) % GradientArena::kAlignment, 0U);
-        const std::uint64_t before = kolo::metrics().bytes_in_place;
-        for (int step = 0; step < 4; ++step) {
-          fill(x, kolo::rank(), step);
-          fill(y, kolo::rank(), step + 1);
-          kolo::Handle first = kolo::allreduce_async("x", x);
-          kolo::allreduce(y);
-          first.wait();
-          check(x, kolo::size(), step, "x");
-          check(y, kolo::size(), step + 1, "y");
-        }
-        const std::uint64_t in_place = kolo::metrics().bytes_in_place - before;
-        // All but chunks so small that a copy is cheaper.
-        if (kolo::local_size() > 1) {
-          EXPECT_GT(in_place, static_cast<std::uint64_t>(4 * x.bytes()));
-        }
-        EXPECT_LE(in_place, static_cast<std::uint64_t>(4 * (x.bytes() + y.bytes())));
-      },
-      options());
+  run([&] {
+    GradientArena arena(1 << 20);
+    const TensorView x = arena.allocate(DType::float32, vector_of(50'001));
+    const TensorView y = arena.allocate(DType::float32, vector_of(20'000));
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(y.data()) % GradientArena::kAlignment, 0U);
+    const std::uint64_t before = kolo::metrics().bytes_in_place;
+    for (int step = 0; step < 4; ++step) {
+      fill(x, kolo::rank(), step);
+      fill(y, kolo::rank(), step + 1);
+      kolo::Handle first = kolo::allreduce_async("x", x);
+      kolo::allreduce(y);
+      first.wait();
+      check(x, kolo::size(), step, "x");
+      check(y, kolo::size(), step + 1, "y");
+    }
+    const std::uint64_t in_place = kolo::metrics().bytes_in_place - before;
+    // All but chunks so small that a copy is cheaper.
+    if (kolo::local_size() > 1) {
+      EXPECT_GT(in_place, static_cast<std::uint64_t>(4 * x.bytes()));
+    }
+    EXPECT_LE(in_place, static_cast<std::uint64_t>(4 * (x.bytes() + y.bytes())));
+  });
 }
 
 /// Every rank has other tensors in the arena, at other places; some ranks none; groups of many small ones; parts of
 /// tensors at odd addresses.
 TEST_P(Arena, EachRankForItself) {
-  kolo::run_local(
-      ranks(),
-      [&] {
-        constexpr std::size_t kTensors = 120;
-        const int rank = kolo::rank();
-        GradientArena arena(4 << 20);
-        std::vector<std::vector<float>> elsewhere(kTensors);
-        std::vector<kolo::NamedView> members;
-        for (std::size_t k = 0; k < kTensors; ++k) {
-          const std::size_t i = rank % 2 == 0 ? k : kTensors - 1 - k;  // allocated in another order
-          const auto elements = static_cast<std::int64_t>(i % 10 == 0 ? 9'000 + i : 1 + i % 50);
-          const bool here = rank % 3 != 2 && (i + static_cast<std::size_t>(rank)) % 4 != 0;
-          if (here) {
-            const TensorView whole = arena.allocate(DType::float32, vector_of(elements + rank));
-            members.push_back({"t" + std::to_string(i),
-                               {static_cast<float*>(whole.data()) + rank, DType::float32, vector_of(elements)}});
-          } else {
-            elsewhere[i].resize(static_cast<std::size_t>(elements));
-            members.push_back({"t" + std::to_string(i), kolo::view(elsewhere[i])});
-          }
-        }
-        const auto number = [](const kolo::NamedView& member) { return std::stoi(member.name.substr(1)); };
-        std::sort(members.begin(), members.end(), [&](const auto& a, const auto& b) { return number(a) < number(b); });
-        for (int step = 0; step < 3; ++step) {
-          for (const kolo::NamedView& member : members) fill(member.view, rank, step);
-          kolo::grouped_allreduce("all", members);
-          for (const kolo::NamedView& member : members) check(member.view, kolo::size(), step, member.name);
-          std::vector<kolo::Handle> handles;
-          for (const kolo::NamedView& member : members) fill(member.view, rank, step);
-          for (const kolo::NamedView& member : members)
-            handles.push_back(kolo::allreduce_async(member.name, member.view));
-          kolo::wait_all(handles);
-          for (const kolo::NamedView& member : members) check(member.view, kolo::size(), step, member.name);
-          kolo::end_step();
-        }
-      },
-      options());
+  run([&] {
+    constexpr std::size_t kTensors = 120;
+    const int rank = kolo::rank();
+    GradientArena arena(4 << 20);
+    std::vector<std::vector<float>> elsewhere(kTensors);
+    std::vector<kolo::NamedView> members;
+    for (std::size_t k = 0; k < kTensors; ++k) {
+      const std::size_t i = rank % 2 == 0 ? k : kTensors - 1 - k;  // allocated in another order
+      const auto elements = static_cast<std::int64_t>(i % 10 == 0 ? 9'000 + i : 1 + i % 50);
+      const bool here = rank % 3 != 2 && (i + static_cast<std::size_t>(rank)) % 4 != 0;
+      if (here) {
+        const TensorView whole = arena.allocate(DType::float32, vector_of(elements + rank));
+        members.push_back(
+            {"t" + std::to_string(i), {static_cast<float*>(whole.data()) + rank, DType::float32, vector_of(elements)}});
+      } else {
+        elsewhere[i].resize(static_cast<std::size_t>(elements));
+        members.push_back({"t" + std::to_string(i), kolo::view(elsewhere[i])});
+      }
+    }
+    const auto number = [](const kolo::NamedView& member) { return std::stoi(member.name.substr(1)); };
+    std::sort(members.begin(), members.end(), [&](const auto& a, const auto& b) { return number(a) < number(b); });
+    for (int step = 0; step < 3; ++step) {
+      for (const kolo::NamedView& member : members) fill(member.view, rank, step);
+      kolo::grouped_allreduce("all", members);
+      for (const kolo::NamedView& member : members) check(member.view, kolo::size(), step, member.name);
+      std::vector<kolo::Handle> handles;
+      for (const kolo::NamedView& member : members) fill(member.view, rank, step);
+      for (const kolo::NamedView& member : members) handles.push_back(kolo::allreduce_async(member.name, member.view));
+      kolo::wait_all(handles);
+      for (const kolo::NamedView& member : members) check(member.view, kolo::size(), step, member.name);
+      kolo::end_step();
+    }
+  });
 }
 
 TEST_P(Arena, OtherCollectivesTakeItAsAnyMemory) {
-  kolo::run_local(
-      ranks(),
-      [&] {
-        GradientArena arena(1 << 20);
-        const TensorView x = arena.allocate(DType::float32, vector_of(10'000));
-        const TensorView y = arena.allocate(DType::float32, vector_of(10'000));
-        for (int root = 0; root < kolo::size(); ++root) {
-          fill(x, kolo::rank(), 0);
-          kolo::broadcast("b", x, root);
-          EXPECT_EQ(static_cast<const float*>(x.data())[5], term(5, root, 0));
-        }
-        fill(x, kolo::rank(), 1);
-        kolo::allreduce_into_async("into", x, y).wait();
-        check(y, kolo::size(), 1, "y");
-        EXPECT_EQ(static_cast<const float*>(x.data())[5], term(5, kolo::rank(), 1));
-        const kolo::Tensor all = kolo::allgather("g", x);
-        EXPECT_EQ(all.as<float>()[10'000U * static_cast<std::size_t>(kolo::size() - 1) + 5],
-                  term(5, kolo::size() - 1, 1));
-      },
-      options());
+  run([&] {
+    GradientArena arena(1 << 20);
+    const TensorView x = arena.allocate(DType::float32, vector_of(10'000));
+    const TensorView y = arena.allocate(DType::float32, vector_of(10'000));
+    for (int root = 0; root < kolo::size(); ++root) {
+      fill(x, kolo::rank(), 0);
+      kolo::broadcast("b", x, root);
+      EXPECT_EQ(static_cast<const float*>(x.data())[5], term(5, root, 0));
+    }
+    fill(x, kolo::rank(), 1);
+    kolo::allreduce_into_async("into", x, y).wait();
+    check(y, kolo::size(), 1, "y");
+    EXPECT_EQ(static_cast<const float*>(x.data())[5], term(5, kolo::rank(), 1));
+    const kolo::Tensor all = kolo::allgather("g", x);
+    EXPECT_EQ(all.as<float>()[10'000U * static_cast<std::size_t>(kolo::size() - 1) + 5], term(5, kolo::size() - 1, 1));
+  });
 }
 
 TEST_P(Arena, SeveralComeAndGo) {
-  kolo::run_local(
-      ranks(),
-      [&] {
-        GradientArena first(100'000, "first");
-        const TensorView x = first.allocate(DType::float32, vector_of(20'000));
-        for (int round = 0; round < 3; ++round) {
-          GradientArena second(200'000, "second");
-          const TensorView y = second.allocate(DType::float32, vector_of(20'000 + round));
-          // The first rank's arena goes before the others'.
-          std::optional<GradientArena> third(std::in_place, 100'000, "third");
-          const TensorView z = third->allocate(DType::float32, vector_of(20'000));
-          if (kolo::rank() == 0) third.reset();
-          std::vector<float> plain(20'000);
-          const TensorView w = third ? z : kolo::view(plain);
-          for (const TensorView& view : {x, y, w}) fill(view, kolo::rank(), round);
-          std::vector<kolo::Handle> handles;
-          handles.push_back(kolo::allreduce_async("x", x));
-          handles.push_back(kolo::allreduce_async("y" + std::to_string(round), y));
-          handles.push_back(kolo::allreduce_async("w", w));
-          kolo::wait_all(handles);
-          for (const TensorView& view : {x, y, w}) check(view, kolo::size(), round, "a tensor");
-        }
-      },
-      options());
+  run([&] {
+    GradientArena first(100'000, "first");
+    const TensorView x = first.allocate(DType::float32, vector_of(20'000));
+    for (int round = 0; round < 3; ++round) {
+      GradientArena second(200'000, "second");
+      const TensorView y = second.allocate(DType::float32, vector_of(20'000 + round));
+      // The first rank's arena goes before the others'.
+      std::optional<GradientArena> third(std::in_place, 100'000, "third");
+      const TensorView z = third->allocate(DType::float32, vector_of(20'000));
+      if (kolo::rank() == 0) third.reset();
+      std::vector<float> plain(20'000);
+      const TensorView w = third ? z : kolo::view(plain);
+      for (const TensorView& view : {x, y, w}) fill(view, kolo::rank(), round);
+      std::vector<kolo::Handle> handles;
+      handles.push_back(kolo::allreduce_async("x", x));
+      handles.push_back(kolo::allreduce_async("y" + std::to_string(round), y));
+      handles.push_back(kolo::allreduce_async("w", w));
+      kolo::wait_all(handles);
+      for (const TensorView& view : {x, y, w}) check(view, kolo::size(), round, "a tensor");
+    }
+  });
 }
 
 TEST_P(Arena, SixteenBitAveragesAreTheSameBitsAsElsewhere) {
-  kolo::run_local(
-      ranks(),
-      [&] {
-        GradientArena arena(1 << 20);
-        const TensorView x = arena.allocate(DType::bfloat16, vector_of(30'011));
-        std::vector<kolo::BFloat16> y(30'011);
-        auto* bits = static_cast<kolo::BFloat16*>(x.data());
-        for (std::size_t i = 0; i < y.size(); ++i)
-          bits[i].bits = y[i].bits =
-              static_cast<std::uint16_t>(0x3F00 + (i * 31 + static_cast<std::size_t>(kolo::rank()) * 7) % 900);
-        const auto average = kolo::AllreduceOptions{}.with_op(ReduceOp::average).with_postscale(0.3);
-        kolo::allreduce("x", x, average);
-        kolo::allreduce("y", kolo::view(y), average);
-        EXPECT_EQ(std::memcmp(x.data(), y.data(), 2 * y.size()), 0);
-      },
-      options());
+  run([&] {
+    GradientArena arena(1 << 20);
+    const TensorView x = arena.allocate(DType::bfloat16, vector_of(30'011));
+    std::vector<kolo::BFloat16> y(30'011);
+    auto* bits = static_cast<kolo::BFloat16*>(x.data());
+    for (std::size_t i = 0; i < y.size(); ++i)
+      bits[i].bits = y[i].bits =
+          static_cast<std::uint16_t>(0x3F00 + (i * 31 + static_cast<std::size_t>(kolo::rank()) * 7) % 900);
+    const auto average = kolo::AllreduceOptions{}.with_op(ReduceOp::average).with_postscale(0.3);
+    kolo::allreduce("x", x, average);
+    kolo::allreduce("y", kolo::view(y), average);
+    EXPECT_EQ(std::memcmp(x.data(), y.data(), 2 * y.size()), 0);
+  });
 }
 
 TEST_P(Arena, ParametersGetTheirGradientsThere) {
-  kolo::run_local(
-      ranks(),
-      [&] {
-        std::vector<float> w(30'000, 1.0F);
-        std::vector<float> b(17, 2.0F);
-        std::vector<float> running_mean(5);
-        std::vector<float> gradient(w.size() + b.size());
-        std::vector<kolo::Parameter> parameters{{"w", kolo::view(w), kolo::view(gradient.data(), w.size())},
-                                                {"mean", kolo::view(running_mean)},
-                                                {"b", kolo::view(b), kolo::view(gradient.data() + w.size(), b.size())}};
-        GradientArena arena(parameters);
-        EXPECT_FALSE(parameters[1].gradient.has_value());
-        for (const std::size_t i : {0U, 2U}) {
-          EXPECT_TRUE(arena.contains(parameters[i].gradient->data()));
-          EXPECT_EQ(parameters[i].gradient->shape(), parameters[i].value.shape());
-        }
-        kolo::Sgd sgd(parameters, kolo::SgdOptions{1.0});
-        kolo::DistributedOptimizer optimizer(sgd, parameters);
-        optimizer.zero_grad();
-        auto* dw = static_cast<float*>(parameters[0].gradient->data());
-        std::fill(dw, dw + w.size(), static_cast<float>(kolo::rank()));
-        optimizer.step();
-        EXPECT_EQ(w, std::vector<float>(w.size(), 1.0F - static_cast<float>(kolo::size() - 1) / 2));
-        EXPECT_EQ(b, std::vector<float>(b.size(), 2.0F));
-        if (kolo::local_size() > 1) {
-          EXPECT_GT(kolo::metrics().bytes_in_place, 0U);
-        }
-      },
-      options());
+  run([&] {
+    std::vector<float> w(30'000, 1.0F);
+    std::vector<float> b(17, 2.0F);
+    std::vector<float> running_mean(5);
+    std::vector<float> gradient(w.size() + b.size());
+    std::vector<kolo::Parameter> parameters{{"w", kolo::view(w), kolo::view(gradient.data(), w.size())},
+                                            {"mean", kolo::view(running_mean)},
+                                            {"b", kolo::view(b), kolo::view(gradient.data() + w.size(), b.size())}};
+    GradientArena arena(parameters);
+    EXPECT_FALSE(parameters[1].gradient.has_value());
+    for (const std::size_t i : {0U, 2U}) {
+      EXPECT_TRUE(arena.contains(parameters[i].gradient->data()));
+      EXPECT_EQ(parameters[i].gradient->shape(), parameters[i].value.shape());
+    }
+    kolo::Sgd sgd(parameters, kolo::SgdOptions{1.0});
+    kolo::DistributedOptimizer optimizer(sgd, parameters);
+    optimizer.zero_grad();
+    auto* dw = static_cast<float*>(parameters[0].gradient->data());
+    std::fill(dw, dw + w.size(), static_cast<float>(kolo::rank()));
+    optimizer.step();
+    EXPECT_EQ(w, std::vector<float>(w.size(), 1.0F - static_cast<float>(kolo::size() - 1) / 2));
+    EXPECT_EQ(b, std::vector<float>(b.size(), 2.0F));
+    if (kolo::local_size() > 1) {
+      EXPECT_GT(kolo::metrics().bytes_in_place, 0U);
+    }
+  });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Arena,
-                         testing::Values(std::pair{1, 0}, std::pair{2, 0}, std::pair{3, 0}, std::pair{8, 0},
-                                         std::pair{2, 1}, std::pair{4, 2}, std::pair{5, 2}, std::pair{7, 3}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
-                                  "pernode";
-                         });
+INSTANTIATE_TEST_SUITE_P(Shapes, Arena, worlds({{1, 0}, {2, 0}, {3, 0}, {8, 0}, {2, 1}, {4, 2}, {5, 2}, {7, 3}}),
+                         name_of);
 
 TEST(ArenaErrors, SizesMustAgree) {
   kolo::run_local(3, [] {
@@ -290,47 +261,44 @@ TEST(ArenaErrors, NumbersEnd) {
 /// The own arena of each rank's group, one that both of its groups share no rank of, and the world's: reduced in place
 /// where all ranks of the collective are members, and as any memory elsewhere.
 TEST_P(Arena, OfGroups) {
-  kolo::run_local(
-      ranks(),
-      [] {
-        constexpr int kSteps = 3;
-        const int half = (kolo::size() + 1) / 2;
-        const kolo::Group world = kolo::world();
-        const kolo::Group pair = world.split(kolo::rank() % half, -kolo::rank());
-        const kolo::Group part = world.split(kolo::rank() / half);
-        for (int round = 0; round < 3; ++round) {
-          std::vector<std::unique_ptr<GradientArena>> arenas;
-          const std::vector<kolo::Group> groups{pair, world, part};
-          for (const kolo::Group& group : groups) {
-            // The ranks of each group know its size; those of others have others.
-            const std::size_t bytes = std::size_t{1 + static_cast<std::size_t>(kolo::size(group))} << 17;
-            arenas.push_back(std::make_unique<GradientArena>(group, bytes, "round " + std::to_string(round)));
-          }
-          std::vector<TensorView> tensors;
-          for (const auto& arena : arenas) tensors.push_back(arena->allocate(DType::float32, vector_of(20'001)));
-          for (int step = 0; step < kSteps; ++step) {
-            for (const kolo::Group& group : groups) {
-              for (std::size_t i = 0; i < tensors.size(); ++i) {
-                fill(tensors[i], kolo::rank(group), step);
-                const std::uint64_t before = kolo::metrics().bytes_in_place;
-                kolo::allreduce({group, "x" + std::to_string(i)}, tensors[i], ReduceOp::sum);
-                check(tensors[i], kolo::size(group), step, "arena " + std::to_string(i));
-                const std::vector<int> owners = groups[i].members();
-                const std::vector<int> members = group.members();
-                const bool are_members = std::all_of(members.begin(), members.end(), [&](int rank) {
-                  return std::find(owners.begin(), owners.end(), rank) != owners.end();
-                });
-                if (kolo::size(group) > 1) {
-                  EXPECT_EQ(kolo::metrics().bytes_in_place > before, are_members)
-                      << "arena " << i << " in a group of " << members.size();
-                }
-              }
+  run([] {
+    constexpr int kSteps = 3;
+    const int half = (kolo::size() + 1) / 2;
+    const kolo::Group world = kolo::world();
+    const kolo::Group pair = world.split(kolo::rank() % half, -kolo::rank());
+    const kolo::Group part = world.split(kolo::rank() / half);
+    for (int round = 0; round < 3; ++round) {
+      std::vector<std::unique_ptr<GradientArena>> arenas;
+      const std::vector<kolo::Group> groups{pair, world, part};
+      for (const kolo::Group& group : groups) {
+        // The ranks of each group know its size; those of others have others.
+        const std::size_t bytes = std::size_t{1 + static_cast<std::size_t>(kolo::size(group))} << 17;
+        arenas.push_back(std::make_unique<GradientArena>(group, bytes, "round " + std::to_string(round)));
+      }
+      std::vector<TensorView> tensors;
+      for (const auto& arena : arenas) tensors.push_back(arena->allocate(DType::float32, vector_of(20'001)));
+      for (int step = 0; step < kSteps; ++step) {
+        for (const kolo::Group& group : groups) {
+          for (std::size_t i = 0; i < tensors.size(); ++i) {
+            fill(tensors[i], kolo::rank(group), step);
+            const std::uint64_t before = kolo::metrics().bytes_in_place;
+            kolo::allreduce({group, "x" + std::to_string(i)}, tensors[i], ReduceOp::sum);
+            check(tensors[i], kolo::size(group), step, "arena " + std::to_string(i));
+            const std::vector<int> owners = groups[i].members();
+            const std::vector<int> members = group.members();
+            const bool are_members = std::all_of(members.begin(), members.end(), [&](int rank) {
+              return std::find(owners.begin(), owners.end(), rank) != owners.end();
+            });
+            if (kolo::size(group) > 1) {
+              EXPECT_EQ(kolo::metrics().bytes_in_place > before, are_members)
+                  << "arena " << i << " in a group of " << members.size();
             }
           }
-          kolo::barrier();
         }
-      },
-      options());
+      }
+      kolo::barrier();
+    }
+  });
 }
 
 TEST(ArenaErrors, OfAGroupNameRanksOfTheWorld) {

@@ -21,11 +21,13 @@
 
 #include "children.hpp"
 #include "errors.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::ReduceOp;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 
 /// The callback is the arena's last owner: the arena goes when the callback has run.
@@ -65,17 +67,15 @@ TEST(Callbacks, LogSinkMayAskForMetrics) {
     EXPECT_GE(kolo::metrics(*contexts.at(static_cast<std::size_t>(record.rank)).load()).submissions, 1U);
     asked.fetch_add(1);
   };
-  EXPECT_THROW(kolo::run_local(
-                   2,
-                   [&] {
-                     contexts.at(static_cast<std::size_t>(kolo::rank())).store(&kolo::current_context());
-                     std::vector<float> x{1.0F};
-                     kolo::allreduce("x", kolo::view(x));
-                     EXPECT_EQ(x[0], 2.0F);
-                     if (kolo::rank() == 1) throw std::runtime_error("out of luck");
-                     kolo::barrier();
-                   },
-                   kolo::Options{}.with_log_sink(sink)),
+  EXPECT_THROW(run_in(2, kolo::Options{}.with_log_sink(sink),
+                      [&] {
+                        contexts.at(static_cast<std::size_t>(kolo::rank())).store(&kolo::current_context());
+                        std::vector<float> x{1.0F};
+                        kolo::allreduce("x", kolo::view(x));
+                        EXPECT_EQ(x[0], 2.0F);
+                        if (kolo::rank() == 1) throw std::runtime_error("out of luck");
+                        kolo::barrier();
+                      }),
                kolo::Error);
   EXPECT_EQ(asked.load(), 2);
 }

@@ -23,12 +23,14 @@
 #include "errors.hpp"
 #include "tests/support/cases.hpp"
 #include "tests/support/messages.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::testing::has;
 using kolo::testing::Nodes;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 
 kolo::Options options_of(const std::string& transport, int per_node) {
@@ -48,30 +50,22 @@ std::string carrier_of(const kolo::Group& group) {
 }
 
 TEST(Carrier, IsToldWithTheReason) {
-  kolo::run_local(
-      2,
-      [] {
-        EXPECT_EQ(carrier_of(kolo::world()), "queues between threads (KOLO_TRANSPORT=auto: what comes with the start)");
-      },
-      options_of("auto", 1));
-  kolo::run_local(
-      2, [] { EXPECT_EQ(carrier_of(kolo::world()), "queues between threads (KOLO_TRANSPORT=mpi)"); },
-      options_of("mpi", 1));
-  kolo::run_local(
-      2, [] { EXPECT_EQ(carrier_of(kolo::world()), "") << "one node"; }, options_of("ucx", 0));
+  run_in(2, options_of("auto", 1), [] {
+    EXPECT_EQ(carrier_of(kolo::world()), "queues between threads (KOLO_TRANSPORT=auto: what comes with the start)");
+  });
+  run_in(2, options_of("mpi", 1),
+         [] { EXPECT_EQ(carrier_of(kolo::world()), "queues between threads (KOLO_TRANSPORT=mpi)"); });
+  run_in(2, options_of("ucx", 0), [] { EXPECT_EQ(carrier_of(kolo::world()), "") << "one node"; });
 }
 
 #if KOLO_WITH_UCX
 
 TEST(Carrier, IsUcxWhereThatIsAskedFor) {
-  kolo::run_local(
-      3,
-      [] {
-        const std::string carrier = carrier_of(kolo::world());
-        EXPECT_EQ(carrier.rfind("UCX 1.", 0), 0u) << carrier;
-        EXPECT_NE(carrier.find(" (KOLO_TRANSPORT=ucx)"), std::string::npos) << carrier;
-      },
-      options_of("ucx", 1));
+  run_in(3, options_of("ucx", 1), [] {
+    const std::string carrier = carrier_of(kolo::world());
+    EXPECT_EQ(carrier.rfind("UCX 1.", 0), 0u) << carrier;
+    EXPECT_NE(carrier.find(" (KOLO_TRANSPORT=ucx)"), std::string::npos) << carrier;
+  });
 }
 
 /// A start that meets as threads do, and has no transport.
@@ -141,44 +135,41 @@ TEST_P(OverUcx, EveryByteOfEveryCollective) {
   const auto [ranks, nodes] = GetParam();
   const std::vector<kolo::testing::Row> rows = rows_of(cases, ranks, nodes);
   ASSERT_FALSE(rows.empty());
-  kolo::run_local(
-      ranks,
-      [&] {
-        kolo::testing::run_cases(kolo::world(), rows,
-                                 [](const std::string& what) { ADD_FAILURE() << what << " on rank " << kolo::rank(); });
-      },
-      options_of("ucx", kolo::testing::ranks_per_node(ranks, nodes))
-          .with_setting("KOLO_SLOT_BYTES", "256")
-          .with_setting("KOLO_SLOTS", "2"));
+  run_in(ranks,
+         options_of("ucx", kolo::testing::ranks_per_node(ranks, nodes))
+             .with_setting("KOLO_SLOT_BYTES", "256")
+             .with_setting("KOLO_SLOTS", "2"),
+         [&] {
+           kolo::testing::run_cases(kolo::world(), rows, [](const std::string& what) {
+             ADD_FAILURE() << what << " on rank " << kolo::rank();
+           });
+         });
 }
 
 TEST_P(OverUcx, StepsMessagesAndGroupsSideBySide) {
   const auto [ranks, nodes] = GetParam();
-  kolo::run_local(
-      ranks,
-      [] {
-        std::vector<kolo::Group> groups{kolo::world(), kolo::world().split(kolo::rank() % 2, -kolo::rank())};
-        std::vector<float> large(std::size_t{1} << 20);
-        for (int step = 0; step < 2; ++step) {
-          for (const kolo::Group& group : groups) {
-            EXPECT_EQ(kolo::testing::exchange_messages(group, static_cast<std::uint64_t>(step), 12, 200000), "");
-            for (std::size_t i = 0; i < large.size(); ++i)
-              large[i] = static_cast<float>((static_cast<int>(i) + step + kolo::rank(group)) % 8);
-            kolo::allreduce({group, "large"}, kolo::view(large), kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::sum));
-            std::size_t wrong = 0;
-            for (std::size_t i = 0; i < large.size(); ++i) {
-              float sum = 0;
-              for (int rank = 0; rank < kolo::size(group); ++rank)
-                sum += static_cast<float>((static_cast<int>(i) + step + rank) % 8);
-              wrong += large[i] == sum ? 0 : 1;
-            }
-            EXPECT_EQ(wrong, 0u) << "in step " << step;
-          }
+  run_in(ranks, options_of("ucx", kolo::testing::ranks_per_node(ranks, nodes)), [] {
+    std::vector<kolo::Group> groups{kolo::world(), kolo::world().split(kolo::rank() % 2, -kolo::rank())};
+    std::vector<float> large(std::size_t{1} << 20);
+    for (int step = 0; step < 2; ++step) {
+      for (const kolo::Group& group : groups) {
+        EXPECT_EQ(kolo::testing::exchange_messages(group, static_cast<std::uint64_t>(step), 12, 200000), "");
+        for (std::size_t i = 0; i < large.size(); ++i)
+          large[i] = static_cast<float>((static_cast<int>(i) + step + kolo::rank(group)) % 8);
+        kolo::allreduce({group, "large"}, kolo::view(large), kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::sum));
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < large.size(); ++i) {
+          float sum = 0;
+          for (int rank = 0; rank < kolo::size(group); ++rank)
+            sum += static_cast<float>((static_cast<int>(i) + step + rank) % 8);
+          wrong += large[i] == sum ? 0 : 1;
         }
-        EXPECT_EQ(kolo::detail::counters().pushes, 0u);
-        EXPECT_EQ(kolo::metrics().stalls, 0u);
-      },
-      options_of("ucx", kolo::testing::ranks_per_node(ranks, nodes)));
+        EXPECT_EQ(wrong, 0u) << "in step " << step;
+      }
+    }
+    EXPECT_EQ(kolo::detail::counters().pushes, 0u);
+    EXPECT_EQ(kolo::metrics().stalls, 0u);
+  });
 }
 
 /// What a rank says when it leaves comes before the end of its connection.
@@ -194,7 +185,7 @@ TEST(OverUcxFaults, ARankThatLeavesByAnExceptionIsNamedWithItsReason) {
     const std::lock_guard<std::mutex> lock(mutex);
     told.push_back(sentence);
   };
-  EXPECT_THROW(kolo::run_local(3, body, options_of("ucx", 1)), std::runtime_error);
+  EXPECT_THROW(run_in(3, options_of("ucx", 1), body), std::runtime_error);
   ASSERT_EQ(told.size(), 2u);
   for (const std::string& sentence : told) EXPECT_TRUE(has(sentence, {"rank 2 left the job", "no more data"}));
 }
@@ -202,10 +193,7 @@ TEST(OverUcxFaults, ARankThatLeavesByAnExceptionIsNamedWithItsReason) {
 #else
 
 TEST(Carrier, RefusesWhatThisBuildLacks) {
-  const std::string sentence = sentence_of(ErrorCode::unsupported, [] {
-    kolo::run_local(
-        2, [] {}, options_of("ucx", 1));
-  });
+  const std::string sentence = sentence_of(ErrorCode::unsupported, [] { run_in(2, options_of("ucx", 1), [] {}); });
   EXPECT_EQ(sentence,
             "rank 0: KOLO_TRANSPORT=ucx, but this build of Kolo has no UCX part: build it where UCX's headers are "
             "(Debian: libucx-dev), or let MPI carry the data (mpirun, MPI_THREAD_MULTIPLE and KOLO_TRANSPORT=mpi)");

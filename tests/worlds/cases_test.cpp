@@ -14,10 +14,13 @@
 #include <kolo/context.hpp>
 
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::testing::Nodes;
+using kolo::testing::run_in;
+using kolo::testing::worlds;
 
 constexpr std::size_t kStrength = kolo::testing::unless_sanitized(std::size_t{3}, std::size_t{2});
 
@@ -36,18 +39,11 @@ const kolo::testing::Cases& cases_without_the_last() {
 void run_all(const kolo::testing::Cases& cases, int ranks, Nodes nodes) {
   const std::vector<kolo::testing::Row> rows = rows_of(cases, ranks, nodes);
   ASSERT_FALSE(rows.empty());
-  kolo::run_local(
-      ranks,
-      [&] {
-        kolo::testing::run_cases(
-            kolo::world(), rows, [](const std::string& what) { ADD_FAILURE() << what << " on rank " << kolo::rank(); },
-            nullptr, cases.worlds.last_joins);
-      },
-      kolo::Options{}
-          .with_setting("KOLO_RANKS_PER_NODE", std::to_string(kolo::testing::ranks_per_node(ranks, nodes)))
-          .with_setting("KOLO_SLOT_BYTES", "256")
-          .with_setting("KOLO_SLOTS", "2")
-          .with_setting("KOLO_TIMEOUT_S", "100"));
+  run_in({ranks, kolo::testing::ranks_per_node(ranks, nodes)}, {{"KOLO_SLOT_BYTES", "256"}, {"KOLO_SLOTS", "2"}}, [&] {
+    kolo::testing::run_cases(
+        kolo::world(), rows, [](const std::string& what) { ADD_FAILURE() << what << " on rank " << kolo::rank(); },
+        nullptr, cases.worlds.last_joins);
+  });
   std::printf("%zu cases of %zu\n", rows.size(), cases.covering.rows.size());
 }
 

@@ -29,6 +29,7 @@
 #include <kolo/training.hpp>
 
 #include "errors.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -37,7 +38,9 @@ using kolo::Parameter;
 using kolo::Shape;
 using kolo::Span;
 using kolo::testing::has;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
+using kolo::testing::worlds;
 
 class CheckpointTest : public testing::Test {
  protected:
@@ -60,10 +63,6 @@ class CheckpointTest : public testing::Test {
  private:
   std::string folder_;
 };
-
-void run(int ranks, const std::function<void()>& body) {
-  kolo::run_local(ranks, body, kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "100"));
-}
 
 /// Tensors with more, as many and fewer elements than there are ranks, and one that has more than a block of a hash.
 struct Model {
@@ -134,7 +133,7 @@ void train(Model& model, Optimizer& optimizer, std::int64_t& step, int steps) {
 /// The values after so many steps without any checkpoint.
 std::vector<std::vector<float>> uninterrupted(int steps) {
   std::vector<std::vector<float>> values;
-  run(1, [&] {
+  run_in(1, [&] {
     Model model(1);
     std::int64_t step = 0;
     with_optimizer(Kind::distributed, model, [&](auto& optimizer) { train(model, optimizer, step, steps); });
@@ -151,7 +150,7 @@ TEST_F(CheckpointTest, AnyNumberOfRanksAndKindOfOptimizerGoesOnFromAnyOther) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const auto wanted = uninterrupted(2 * static_cast<int>(i + 1));
     SCOPED_TRACE("stage " + std::to_string(i));
-    run(stages[i].first, [&] {
+    run_in(stages[i].first, [&] {
       Model model(i == 0 ? 1 : 99);
       kolo::LossScaler scaler;
       std::int64_t step = 0;
@@ -178,7 +177,7 @@ TEST_F(CheckpointTest, AnyNumberOfRanksAndKindOfOptimizerGoesOnFromAnyOther) {
 }
 
 TEST_F(CheckpointTest, AnOptimizerAloneIsSavedUnderTheSameNames) {
-  run(2, [&] {
+  run_in(2, [&] {
     Model model(1), other(2);
     kolo::AdamW local = adamw(model.list);
     model.gradients[0][5] = 3;
@@ -236,7 +235,7 @@ struct Part {
 };
 
 TEST_F(CheckpointTest, FilesAreSafetensorsAndTheIndexSaysWhereEachElementIs) {
-  run(3, [&] {
+  run_in(3, [&] {
     Model model(1);
     std::int64_t step = 0;
     with_optimizer(Kind::sharded, model, [&](auto& optimizer) {
@@ -290,7 +289,7 @@ TEST_F(CheckpointTest, FilesAreSafetensorsAndTheIndexSaysWhereEachElementIs) {
 }
 
 TEST_F(CheckpointTest, ADifferenceIsNamedOnEveryRankAndNothingIsLoaded) {
-  run(3, [&] {
+  run_in(3, [&] {
     std::vector<float> a(6, 1), b(2, 2), c(6, 3);
     std::vector<double> wide(2, 4);
     std::int64_t step = 7;
@@ -328,7 +327,7 @@ TEST_F(CheckpointTest, ADifferenceIsNamedOnEveryRankAndNothingIsLoaded) {
 }
 
 TEST_F(CheckpointTest, RanksThatWouldSaveDifferentThingsAreToldSo) {
-  run(2, [&] {
+  run_in(2, [&] {
     std::vector<float> a(6, 1);
     std::int64_t step = kolo::rank();
     kolo::Sgd sgd({});
@@ -356,7 +355,7 @@ TEST_F(CheckpointTest, RanksThatWouldSaveDifferentThingsAreToldSo) {
 }
 
 TEST_F(CheckpointTest, AFlippedByteIsNamed) {
-  run(2, [&] {
+  run_in(2, [&] {
     Model model(1), other(2);
     std::int64_t step = 0;
     with_optimizer(Kind::sharded, model, [&](auto& optimizer) {
@@ -397,7 +396,7 @@ TEST_F(CheckpointTest, AFlippedByteIsNamed) {
 }
 
 TEST_F(CheckpointTest, FilesThatAreMissingOrCutOffAreNamed) {
-  run(2, [&] {
+  run_in(2, [&] {
     std::vector<float> a(600, 1), b(500, 2), gradient(600);
     kolo::Sgd sgd({});
     const std::vector<Parameter> list{{"a", kolo::view(a), kolo::view(gradient)},
@@ -425,7 +424,7 @@ TEST_F(CheckpointTest, AFullDiskIsAnErrorOnEveryRankAndTheOldCheckpointStays) {
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
-  run(2, [&] {
+  run_in(2, [&] {
     std::vector<float> large(1000000, 1), small(10, 2);
     kolo::Sgd sgd({});
     const std::vector<Parameter> list{{"large", kolo::view(large)}, {"small", kolo::view(small)}};
@@ -457,7 +456,7 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNotReplaced) {
   std::filesystem::create_directories(path() + "/mine");
   std::filesystem::create_directories(path("empty"));
   std::ofstream(path("file")) << "a file";
-  run(2, [&] {
+  run_in(2, [&] {
     std::vector<float> a(6, 1);
     kolo::Sgd sgd({});
     const std::vector<Parameter> list{{"a", kolo::view(a)}};
@@ -478,7 +477,7 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNotReplaced) {
 /// A save of one value in one process, and its error.
 std::string error_of_a_save(const std::string& path) {
   std::string sentence;
-  run(1, [&] {
+  run_in(1, [&] {
     std::vector<float> a(6, 1);
     kolo::Sgd sgd({});
     const std::vector<Parameter> list{{"a", kolo::view(a)}};
@@ -544,7 +543,7 @@ TEST_F(CheckpointTest, WhatNoSaveHasWrittenIsNeverRemoved) {
 // Each rank may compute buffers from its own batches: running means, of which a checkpoint took one from one rank and
 // the next from another.
 TEST_F(CheckpointTest, BuffersComeWholeFromRank0) {
-  run(3, [&] {
+  run_in(3, [&] {
     const auto own = static_cast<float>(kolo::rank());
     std::vector<float> mean(3000, own), variance(3000, 10 + own), count{20 + own}, w(5, 7), gradient(5);
     std::int64_t batches = kolo::rank();
@@ -565,7 +564,7 @@ TEST_F(CheckpointTest, BuffersComeWholeFromRank0) {
 }
 
 TEST_F(CheckpointTest, WhatMustBeAlikeAndIsNotIsNamedAndNotMixed) {
-  run(3, [&] {
+  run_in(3, [&] {
     std::vector<float> w(4, 1), v(3, 2), gradient(4);
     std::vector<double> value(2, 3);
     const std::vector<Parameter> list{{"w", kolo::view(w), kolo::view(gradient)},
@@ -617,7 +616,7 @@ TEST_F(CheckpointTest, ANumberOfEachParameterIsSavedByAnyKindOfOptimizer) {
         model.list, [](Span<const Parameter> mine) { return Counting(mine); },
         kolo::ShardedOptimizerOptions().with_reduction(kSum));
   };
-  run(4, [&] {
+  run_in(4, [&] {
     Model model(1);
     auto optimizer = sharded(model);
     for (auto& [name, count] : optimizer.optimizer().counts) count = static_cast<std::int64_t>(name.back());
@@ -630,7 +629,7 @@ TEST_F(CheckpointTest, ANumberOfEachParameterIsSavedByAnyKindOfOptimizer) {
     for (const auto& [name, count] : counting.counts) EXPECT_EQ(count, name.back()) << name;
   };
   for (const int ranks : {1, 3}) {
-    run(ranks, [&] {
+    run_in(ranks, [&] {
       Model model(2);
       auto optimizer = sharded(model);
       kolo::load_checkpoint(path(), model.list, optimizer);
@@ -648,7 +647,7 @@ TEST_F(CheckpointTest, ANumberOfEachParameterIsSavedByAnyKindOfOptimizer) {
 
 // It gave each rank the piece of rank 0's.
 TEST_F(CheckpointTest, AStateInPiecesIsNotBroadcast) {
-  run(2, [] {
+  run_in(2, [] {
     std::vector<float> value(1), gradient(1);  // rank 1 has none of it
     const std::vector<Parameter> list{{"w", kolo::view(value), kolo::view(gradient)}};
     kolo::ShardedOptimizer optimizer(list, adamw);
@@ -661,7 +660,7 @@ TEST_F(CheckpointTest, AStateInPiecesIsNotBroadcast) {
 
 TEST_F(CheckpointTest, OnlyRegularFilesAreRead) {
   EXPECT_EQ(error_of_a_save(path()), "");
-  run(2, [&] {
+  run_in(2, [&] {
     std::vector<float> a(6);
     kolo::Sgd sgd({});
     const std::vector<Parameter> list{{"a", kolo::view(a)}};
@@ -716,7 +715,7 @@ TEST_F(CheckpointTest, WhatKilledSavesHaveLeftIsRemovedByTheNextOne) {
   const int lock = ::open((alive + ".lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(lock, LOCK_EX), 0);
   const auto save = [&] {
-    run(1, [&] {
+    run_in(1, [&] {
       kolo::Sgd sgd({});
       kolo::save_checkpoint(path(), {}, sgd);
     });
@@ -730,7 +729,7 @@ TEST_F(CheckpointTest, WhatKilledSavesHaveLeftIsRemovedByTheNextOne) {
 }
 
 TEST_F(CheckpointTest, AWriterWritesWhatWasThereWhileTheProgramGoesOn) {
-  run(4, [&] {
+  run_in(4, [&] {
     Model model(1), other(2);
     kolo::CheckpointWriter writer;
     writer.wait();
@@ -764,7 +763,7 @@ TEST_F(CheckpointTest, AWriterWritesWhatWasThereWhileTheProgramGoesOn) {
 
 TEST_F(CheckpointTest, AWriterTellsItsErrorOnce) {
   std::filesystem::create_directories(path() + "/mine");
-  run(2, [&] {
+  run_in(2, [&] {
     std::vector<float> a(6, 1);
     kolo::Sgd sgd({});
     const std::vector<Parameter> list{{"a", kolo::view(a)}};
@@ -783,7 +782,7 @@ TEST_F(CheckpointTest, AWriterTellsItsErrorOnce) {
 }
 
 TEST_F(CheckpointTest, AShardedStateIsSavedByItsOwnGroup) {
-  run(4, [&] {
+  run_in(4, [&] {
     Model model(1);
     const kolo::Group pair = kolo::world().split(kolo::rank() / 2);
     kolo::ShardedOptimizer optimizer(pair, model.list, adamw, kolo::ShardedOptimizerOptions().with_reduction(kSum));

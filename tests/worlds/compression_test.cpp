@@ -19,6 +19,7 @@
 #include <kolo/training.hpp>
 
 #include "errors.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -26,6 +27,7 @@ using kolo::Compression;
 using kolo::ErrorCode;
 using kolo::Parameter;
 using kolo::Span;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 
 constexpr std::size_t kLong = 1000;  // elements: blocks that are whole, and one that is not
@@ -94,10 +96,7 @@ void expect_all_equal(const Model<T>& model) {
 
 template <class Body>
 void run(int ranks, int per_node, Body&& body) {
-  kolo::run_local(ranks, std::forward<Body>(body),
-                  kolo::Options{}
-                      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
-                      .with_setting("KOLO_TIMEOUT_S", "100"));
+  run_in({ranks, per_node}, std::forward<Body>(body));
 }
 
 template <class T>

@@ -10,7 +10,12 @@
 #include <kolo/devices.hpp>
 #include <kolo/error.hpp>
 
+#include "world.hpp"
+
 namespace {
+
+using kolo::testing::run_in;
+using kolo::testing::With;
 
 TEST(Devices, WhereThereAreNoneTheReasonIsSaid) {
   const std::string said = kolo::describe_devices();
@@ -28,8 +33,7 @@ TEST(Devices, WhereThereAreNoneTheReasonIsSaid) {
 #ifndef KOLO_HAS_CUDA
 TEST(Devices, WithoutACudaPartNoneCanBeMadeVisible) {
   try {
-    kolo::run_local(
-        2, [] {}, kolo::Options{}.with_visible_devices("0"));
+    run_in(2, kolo::Options{}.with_visible_devices("0"), [] {});
     ADD_FAILURE() << "not refused";
   } catch (const kolo::Error& error) {
     EXPECT_EQ(error.code(), kolo::ErrorCode::unsupported);

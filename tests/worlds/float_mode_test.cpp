@@ -16,10 +16,12 @@
 #include <kolo/collectives.hpp>
 
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::DType;
+using kolo::testing::run_in;
 
 /// A thread that rounds toward zero and knows no subnormal numbers.
 class RoughArithmetic {
@@ -133,13 +135,10 @@ class FloatModes : public testing::TestWithParam<int> {};
 
 TEST_P(FloatModes, SumsDoNotDependOnTheThreadsThatAdd) {
   for (const int rough : {0, 1}) {
-    kolo::run_local(
-        2,
-        [&] {
-          const RoughArithmetic arithmetic(kolo::rank() == rough);
-          for (const std::size_t count : {std::size_t{4}, std::size_t{1000}, kMany}) check_all(count);
-        },
-        kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam())));
+    run_in({2, GetParam()}, [&] {
+      const RoughArithmetic arithmetic(kolo::rank() == rough);
+      for (const std::size_t count : {std::size_t{4}, std::size_t{1000}, kMany}) check_all(count);
+    });
   }
 }
 

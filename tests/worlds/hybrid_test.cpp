@@ -3,7 +3,6 @@
 // The example that trains in tensor, data and pipeline groups at once, on ranks as threads: its losses and parameters
 // are those of one rank.
 #include <cmath>
-#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
@@ -15,8 +14,11 @@
 
 #include "examples/hybrid_trainer/trainer.hpp"
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
+
+using kolo::testing::run_in;
 
 using hybrid_trainer::Config;
 
@@ -52,8 +54,7 @@ Trained train(const Config& config, int per_node = 0) {
       EXPECT_EQ(own, known) << parameter.name << " is the same on all ranks of a data group";
     }
   };
-  kolo::run_local(config.tensor * config.data * config.pipeline, body,
-                  kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node)));
+  run_in({config.tensor * config.data * config.pipeline, per_node}, body);
   return result;
 }
 

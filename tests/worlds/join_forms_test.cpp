@@ -7,46 +7,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
-#include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::Call;
 using kolo::ErrorCode;
 using kolo::ReduceOp;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
 using kolo::testing::sentence_of;
+using kolo::testing::worlds;
 
-/// Ranks, and ranks per (virtual) node.
-using World = std::pair<int, int>;
-
-class JoinForms : public testing::TestWithParam<World> {
+class JoinForms : public InWorlds {
  protected:
-  template <class Body>
-  static void run(Body&& body) {
-    kolo::run_local(GetParam().first, std::forward<Body>(body),
-                    kolo::Options{}
-                        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
-                        .with_setting("KOLO_SLOT_BYTES", "512")
-                        .with_setting("KOLO_SLOTS", "3")
-                        .with_setting("KOLO_FUSION_THRESHOLD", "2048")
-                        .with_setting("KOLO_TIMEOUT_S", "100"));
-  }
+  JoinForms() : InWorlds({{"KOLO_SLOT_BYTES", "512"}, {"KOLO_SLOTS", "3"}, {"KOLO_FUSION_THRESHOLD", "2048"}}) {}
 };
 
-std::vector<World> worlds() {
-  std::vector<World> all{{2, 0}, {4, 0}, {4, 2}, {3, 1}};
-  if (!kolo::testing::kSanitized) all.insert(all.end(), {{8, 0}, {8, 3}});
-  return all;
-}
-INSTANTIATE_TEST_SUITE_P(Worlds, JoinForms, testing::ValuesIn(worlds()), [](const auto& info) {
-  return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) + "pernode";
-});
+INSTANTIATE_TEST_SUITE_P(Worlds, JoinForms, worlds({{2, 0}, {4, 0}, {4, 2}, {3, 1}}, {{8, 0}, {8, 3}}), name_of);
 
 /// What each rank has data for, by epoch.
 int steps_of(int epoch, int rank, int ranks) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -13,9 +12,12 @@
 #include <kolo/info.hpp>
 #include <kolo/log.hpp>
 
+#include "world.hpp"
+
 namespace {
 
 using kolo::LogLevel;
+using kolo::testing::run_in;
 
 /// The sink of all ranks of a world.
 class Records {
@@ -64,7 +66,7 @@ Records& run(Records& records, const std::string& level, const std::string& per_
       .with_setting("KOLO_SLOTS", "4")
       .with_setting("KOLO_SLOT_BYTES", "64K")
       .with_setting("KOLO_ROUTES", "*:none=small");
-  kolo::run_local(2, steps, options);
+  run_in(2, options, steps);
   return records;
 }
 
@@ -150,15 +152,12 @@ TEST(LogRecords, NamesStandOnOneLineAndInPart) {
   kolo::Options options;
   options.log_sink = records.sink();
   options.with_setting("KOLO_LOG_LEVEL", "trace");
-  kolo::run_local(
-      2,
-      [] {
-        float x = 1;
-        for (const std::string& name : {std::string("a\nb \x1b[31m\"c\""), std::string(10000, 'x')}) {
-          kolo::allreduce_async(name, kolo::view(&x, kolo::Shape{1})).wait();
-        }
-      },
-      options);
+  run_in(2, options, [] {
+    float x = 1;
+    for (const std::string& name : {std::string("a\nb \x1b[31m\"c\""), std::string(10000, 'x')}) {
+      kolo::allreduce_async(name, kolo::view(&x, kolo::Shape{1})).wait();
+    }
+  });
   for (const int rank : {0, 1}) {
     const std::vector<std::string> requests = records.of(rank, LogLevel::trace);
     for (const std::string& shown :

@@ -10,20 +10,18 @@
 #include <kolo/mesh.hpp>
 
 #include "errors.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::Mesh;
 using kolo::testing::has;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 
-void run(int ranks, const std::function<void()>& body) {
-  kolo::run_local(ranks, body, kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "100"));
-}
-
 TEST(Mesh, IsRowMajor) {
-  run(12, [] {
+  run_in(12, [] {
     const Mesh mesh(kolo::world(), {{"data", 2}, {"pipeline", 3}, {"tensor", 2}});
     const int rank = kolo::rank();
     EXPECT_EQ(mesh.coordinate("data"), rank / 6);
@@ -44,7 +42,7 @@ TEST(Mesh, IsRowMajor) {
 }
 
 TEST(Mesh, OfSeveralAxesIsAMesh) {
-  run(12, [] {
+  run_in(12, [] {
     const Mesh mesh(kolo::world(), {{"data", 2}, {"pipeline", 3}, {"tensor", 2}});
     const int tensor = kolo::rank() % 2, pipeline = kolo::rank() / 2 % 3, data = kolo::rank() / 6;
     const Mesh outer = mesh.submesh({"data", "pipeline"});
@@ -68,7 +66,7 @@ TEST(Mesh, OfSeveralAxesIsAMesh) {
 }
 
 TEST(Mesh, AxesOfOneRankAndOfAllRanksWork) {
-  run(4, [] {
+  run_in(4, [] {
     const Mesh mesh(kolo::world(), {{"data", 4}, {"tensor", 1}});
     EXPECT_EQ(kolo::size(mesh["tensor"]), 1);
     EXPECT_EQ(mesh["data"].members(), (std::vector<int>{0, 1, 2, 3}));
@@ -76,11 +74,11 @@ TEST(Mesh, AxesOfOneRankAndOfAllRanksWork) {
     const Mesh pair(kolo::world().split(kolo::rank() % 2), {{"a", 1}, {"b", 2}});
     EXPECT_EQ(pair["b"].members(), (std::vector<int>{kolo::rank() % 2, kolo::rank() % 2 + 2}));
   });
-  run(1, [] { EXPECT_EQ(kolo::size(Mesh(kolo::world(), {}).group()), 1); });
+  run_in(1, [] { EXPECT_EQ(kolo::size(Mesh(kolo::world(), {}).group()), 1); });
 }
 
 TEST(Mesh, SaysWhatIsWrongWithAxes) {
-  run(4, [] {
+  run_in(4, [] {
     const auto error = [](const std::vector<kolo::MeshAxis>& axes, ErrorCode code = ErrorCode::invalid_argument) {
       return sentence_of(code, [&] { const Mesh mesh(kolo::world(), axes); });
     };

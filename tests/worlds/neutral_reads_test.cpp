@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -18,10 +17,14 @@
 #include <kolo/kolo.hpp>
 #include <kolo/training.hpp>
 
+#include "world.hpp"
+
 namespace {
 
 using kolo::Parameter;
 using kolo::Span;
+using kolo::testing::run_in;
+using kolo::testing::worlds;
 
 constexpr int kSteps = 10;
 
@@ -238,15 +241,12 @@ TEST(NeutralReads, NoCallAndNoLoadChangesTheBitsOfATraining) {
                                                 adamw("decaying", kolo::AdamWOptions().with_weight_decay(0.2))};
   std::vector<Count> counts(2);  // by rank
   const auto on = [&](int ranks, int from) {
-    kolo::run_local(
-        ranks,
-        [&] {
-          Count& count = counts[static_cast<std::size_t>(kolo::rank())];
-          const auto run = [&](const auto& trials) { from == 0 ? trials.run(count) : trials.run_from(from, count); };
-          for (const auto& one : sgds) run(one);
-          for (const auto& one : adamws) run(one);
-        },
-        kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "100"));
+    run_in(ranks, [&] {
+      Count& count = counts[static_cast<std::size_t>(kolo::rank())];
+      const auto run = [&](const auto& trials) { from == 0 ? trials.run(count) : trials.run_from(from, count); };
+      for (const auto& one : sgds) run(one);
+      for (const auto& one : adamws) run(one);
+    });
   };
   on(1, 0);
   on(2, 0);

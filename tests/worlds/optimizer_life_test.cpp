@@ -18,6 +18,7 @@
 
 #include "tests/optimizer/errors.hpp"
 #include "tests/optimizer/model.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -25,6 +26,7 @@ using kolo::DistributedOptimizer;
 using kolo::DistributedOptimizerOptions;
 using kolo::test::error_of;
 using kolo::test::Model;
+using kolo::testing::run_in;
 
 constexpr double kLifePoison = 1234.5;
 
@@ -35,10 +37,7 @@ struct LifeCounter {
 };
 
 /// Ranks leave here in the middle of first steps, in which the others would compare parameters with them.
-void run_lives(int ranks, const std::function<void()>& body) {
-  kolo::run_local(ranks, body,
-                  kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "60").with_setting("KOLO_CHECK_REPLICAS", "off"));
-}
+void run_lives(int ranks, const std::function<void()>& body) { run_in(ranks, {{"KOLO_CHECK_REPLICAS", "off"}}, body); }
 
 void await_life(const std::atomic<int>& count, int wanted) {
   while (count.load() < wanted) std::this_thread::yield();

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <future>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "errors.hpp"
 #include "tests/support/messages.hpp"
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -27,6 +27,7 @@ using kolo::ErrorCode;
 using kolo::Group;
 using kolo::Received;
 using kolo::testing::exchange_messages;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 using std::chrono::milliseconds;
 
@@ -50,9 +51,7 @@ kolo::Options options_of(const World& world) {
 
 class Messages : public testing::TestWithParam<World> {
  protected:
-  static void run(const std::function<void()>& body) {
-    kolo::run_local(GetParam().ranks, body, options_of(GetParam()));
-  }
+  static void run(const std::function<void()>& body) { run(body); }
 };
 INSTANTIATE_TEST_SUITE_P(Worlds, Messages,
                          testing::Values(World{1, 0, "8K-"}, World{2, 0, "8K-"}, World{2, 0, "none"},
@@ -333,26 +332,21 @@ TEST_P(Messages, CallbacksAndManyThreads) {
 
 TEST(PointToPoint, WhatALeavingRankHasSentIsReceivedAndThenNoMore) {
   for (const int per_node : {0, 1}) {
-    kolo::run_local(
-        2,
-        [] {
-          int x = 5;
-          if (kolo::rank() == 1) {
-            kolo::send(kolo::const_view(&x, {1}), 0, 3);
-            return;
-          }
-          x = 0;
-          kolo::recv(kolo::view(&x, {1}), 1);
-          EXPECT_EQ(x, 5);
-          EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(&x, {1}), 1); }),
-                    "recv of up to 1 element of int32 from rank 1 with any tag: rank 1 has left the job");
-          const std::vector<int> much(100000);
-          EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::send(kolo::const_view(much), 1); }),
-                    "send of 100000 elements of int32 to rank 1 with tag 0: rank 1 has left the job");
-        },
-        kolo::Options{}
-            .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
-            .with_setting("KOLO_LATCH_TIMEOUT_S", "1"));
+    run_in({2, per_node}, {{"KOLO_LATCH_TIMEOUT_S", "1"}}, [] {
+      int x = 5;
+      if (kolo::rank() == 1) {
+        kolo::send(kolo::const_view(&x, {1}), 0, 3);
+        return;
+      }
+      x = 0;
+      kolo::recv(kolo::view(&x, {1}), 1);
+      EXPECT_EQ(x, 5);
+      EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(&x, {1}), 1); }),
+                "recv of up to 1 element of int32 from rank 1 with any tag: rank 1 has left the job");
+      const std::vector<int> much(100000);
+      EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::send(kolo::const_view(much), 1); }),
+                "send of 100000 elements of int32 to rank 1 with tag 0: rank 1 has left the job");
+    });
   }
 }
 
@@ -376,10 +370,7 @@ TEST(PointToPoint, TheFirstToLeaveIsNamedHoweverManyRanksItPassedThrough) {
     };
     EXPECT_EQ(sentence_of(ErrorCode::user_exception,
                           [&] {
-                            kolo::run_local(3, ranks,
-                                            kolo::Options{}
-                                                .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
-                                                .with_setting("KOLO_LATCH_TIMEOUT_S", "1"));
+                            run_in({3, per_node}, {{"KOLO_LATCH_TIMEOUT_S", "1"}}, ranks);
                           }),
               "rank 2: no data");
   }
@@ -402,11 +393,7 @@ TEST(PointToPoint, ASendrecvOfWhichOneHalfFailsGivesUpTheOther) {
       sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(in), kolo::any_rank, 5); });
       expired = true;
     };
-    kolo::run_local(3, ranks,
-                    kolo::Options{}
-                        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
-                        .with_setting("KOLO_LATCH_TIMEOUT_S", "1")
-                        .with_setting("KOLO_TIMEOUT_S", "60"));
+    run_in({3, per_node}, {{"KOLO_LATCH_TIMEOUT_S", "1"}}, ranks);
     EXPECT_TRUE(expired);
   }
 }
@@ -456,31 +443,27 @@ TEST(PointToPoint, ARankThatWentOnIsNamedForItsOwnException) {
 TEST(PointToPoint, ARankThatDiesIsNamed) {
   for (const int per_node : {0, 1, 2}) {
     const auto run = [&] {
-      kolo::run_local(
-          3,
-          [] {
-            int ready = 0;
-            if (kolo::rank() == 2) {
-              for (int i = 0; i < 2; ++i) kolo::recv(kolo::view(&ready, {1}), kolo::any_rank, 9);
-              throw std::runtime_error("out of fuel");
-            }
-            std::vector<int> much(100000);
-            std::vector<kolo::Handle> open;
-            open.push_back(kolo::send_async(kolo::const_view(much), 2));
-            std::vector<int> room(4);
-            open.push_back(kolo::recv_async(kolo::view(room)));
-            kolo::send(kolo::const_view(&ready, {1}), 2, 9);
-            const std::string sentence =
-                sentence_of(ErrorCode::user_exception, [&] { kolo::recv(kolo::view(room), 2); });
-            EXPECT_TRUE(kolo::testing::has(sentence, {"rank 2", "out of fuel"})) << sentence;
-            EXPECT_EQ(sentence_of(ErrorCode::user_exception,
-                                  [&] { kolo::sendrecv(kolo::const_view(much), 2, kolo::view(room), 2); }),
-                      sentence);
-            for (kolo::Handle& handle : open) {
-              EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { handle.wait(); }), sentence);
-            }
-          },
-          kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node)));
+      run_in({3, per_node}, [] {
+        int ready = 0;
+        if (kolo::rank() == 2) {
+          for (int i = 0; i < 2; ++i) kolo::recv(kolo::view(&ready, {1}), kolo::any_rank, 9);
+          throw std::runtime_error("out of fuel");
+        }
+        std::vector<int> much(100000);
+        std::vector<kolo::Handle> open;
+        open.push_back(kolo::send_async(kolo::const_view(much), 2));
+        std::vector<int> room(4);
+        open.push_back(kolo::recv_async(kolo::view(room)));
+        kolo::send(kolo::const_view(&ready, {1}), 2, 9);
+        const std::string sentence = sentence_of(ErrorCode::user_exception, [&] { kolo::recv(kolo::view(room), 2); });
+        EXPECT_TRUE(kolo::testing::has(sentence, {"rank 2", "out of fuel"})) << sentence;
+        EXPECT_EQ(sentence_of(ErrorCode::user_exception,
+                              [&] { kolo::sendrecv(kolo::const_view(much), 2, kolo::view(room), 2); }),
+                  sentence);
+        for (kolo::Handle& handle : open) {
+          EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { handle.wait(); }), sentence);
+        }
+      });
     };
     EXPECT_TRUE(kolo::testing::has(sentence_of(ErrorCode::user_exception, run), {"rank 2", "out of fuel"}));
   }

@@ -16,12 +16,14 @@
 #include "errors.hpp"
 #include "tests/optimizer/model.hpp"
 #include "tests/support/gate.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::AllreduceOptions;
 using kolo::ErrorCode;
 using kolo::testing::Gate;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 using Names = std::vector<std::string>;
 
@@ -112,29 +114,26 @@ TEST(Priority, TheMostUrgentOfWhatWaitsRunsFirst) {
                                                           {"higher", 6}, {"prepared", 4}, {"grouped", 3}};
   Completions completions({"hold", "first", "low", "a", "high", "b", "higher", "prepared", "grouped"});
   StandStill still;
-  kolo::run_local(
-      2,
-      [&] {
-        std::vector<std::vector<float>> tensors(calls.size(), std::vector<float>(100, 1.0F));
-        std::vector<kolo::Handle> handles;
-        kolo::Prepared prepared = kolo::prepare(
-            "prepared", kolo::Call::allreduce(kolo::view(tensors[5]), AllreduceOptions{}.with_priority(4)));
-        const Names order = still.run(completions, [&] {
-          for (std::size_t i = 0; i < 5; ++i) {
-            const AllreduceOptions options = AllreduceOptions{}.with_priority(calls[i].second);
-            handles.push_back(kolo::allreduce_async(calls[i].first, kolo::view(tensors[i]), options));
-          }
-          handles.push_back(prepared.start());
-          const std::vector<kolo::NamedView> members = {{"member", kolo::view(tensors[6])}};
-          handles.push_back(
-              kolo::grouped_allreduce_async("grouped", members, AllreduceOptions{}.with_priority(calls[6].second)));
-        });
-        kolo::wait_all(handles);
-        for (const std::vector<float>& tensor : tensors) EXPECT_EQ(tensor, std::vector<float>(100, 2.0F));
-        if (kolo::rank() == 1) return;
-        EXPECT_EQ(order, (Names{"hold", "first", "higher", "high", "prepared", "grouped", "a", "b", "low"}));
-      },
-      completions.options());
+  run_in(2, completions.options(), [&] {
+    std::vector<std::vector<float>> tensors(calls.size(), std::vector<float>(100, 1.0F));
+    std::vector<kolo::Handle> handles;
+    kolo::Prepared prepared =
+        kolo::prepare("prepared", kolo::Call::allreduce(kolo::view(tensors[5]), AllreduceOptions{}.with_priority(4)));
+    const Names order = still.run(completions, [&] {
+      for (std::size_t i = 0; i < 5; ++i) {
+        const AllreduceOptions options = AllreduceOptions{}.with_priority(calls[i].second);
+        handles.push_back(kolo::allreduce_async(calls[i].first, kolo::view(tensors[i]), options));
+      }
+      handles.push_back(prepared.start());
+      const std::vector<kolo::NamedView> members = {{"member", kolo::view(tensors[6])}};
+      handles.push_back(
+          kolo::grouped_allreduce_async("grouped", members, AllreduceOptions{}.with_priority(calls[6].second)));
+    });
+    kolo::wait_all(handles);
+    for (const std::vector<float>& tensor : tensors) EXPECT_EQ(tensor, std::vector<float>(100, 2.0F));
+    if (kolo::rank() == 1) return;
+    EXPECT_EQ(order, (Names{"hold", "first", "higher", "high", "prepared", "grouped", "a", "b", "low"}));
+  });
 }
 
 /// How the gradients of four parameters run, which become ready last one first.
@@ -144,21 +143,18 @@ Names order_of_gradients(bool first_layers_first) {
   Completions completions(names);
   StandStill still;
   Names order;
-  kolo::run_local(
-      2,
-      [&] {
-        kolo::test::Model<float> model;
-        for (const char* name : {"p0", "p1", "p2", "p3"}) model.add(name, std::vector<float>(100, 1.0F));
-        kolo::Sgd sgd(model.parameters(), kolo::SgdOptions{}.with_learning_rate(0.5));
-        kolo::DistributedOptimizer optimizer(
-            sgd, model.parameters(), kolo::DistributedOptimizerOptions{}.with_first_layers_first(first_layers_first));
-        const Names found = still.run(completions, [&] {
-          for (std::size_t i = 4; i > 0; --i) optimizer.gradient_ready(i - 1);
-        });
-        EXPECT_TRUE(optimizer.step());
-        if (kolo::rank() == 0) order = found;
-      },
-      completions.options());
+  run_in(2, completions.options(), [&] {
+    kolo::test::Model<float> model;
+    for (const char* name : {"p0", "p1", "p2", "p3"}) model.add(name, std::vector<float>(100, 1.0F));
+    kolo::Sgd sgd(model.parameters(), kolo::SgdOptions{}.with_learning_rate(0.5));
+    kolo::DistributedOptimizer optimizer(
+        sgd, model.parameters(), kolo::DistributedOptimizerOptions{}.with_first_layers_first(first_layers_first));
+    const Names found = still.run(completions, [&] {
+      for (std::size_t i = 4; i > 0; --i) optimizer.gradient_ready(i - 1);
+    });
+    EXPECT_TRUE(optimizer.step());
+    if (kolo::rank() == 0) order = found;
+  });
   return order;
 }
 

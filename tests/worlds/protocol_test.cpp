@@ -18,12 +18,13 @@
 #include "api/context_impl.hpp"
 #include "steps.hpp"
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
-using kolo::ReduceOp;
 using kolo::detail::Counters;
 using kolo::testing::Gradients;
+using kolo::testing::run_in;
 
 /// Ranks, and ranks per (virtual) node.
 using Form = std::pair<int, int>;
@@ -68,19 +69,16 @@ struct Seen {
 template <class Step>
 std::vector<Seen> watch(int ranks, const kolo::Options& options, Step step_of) {
   std::vector<Seen> seen(static_cast<std::size_t>(ranks));
-  kolo::run_local(
-      ranks,
-      [&] {
-        Gradients gradients(kTensors);
-        auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
-        for (int step = 1; step <= kLast; ++step) {
-          step_of(gradients, step);
-          kolo::end_step();
-          if (step == kLearnt) mine.early = settled();
-        }
-        mine.late = settled();
-      },
-      options);
+  run_in(ranks, options, [&] {
+    Gradients gradients(kTensors);
+    auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
+    for (int step = 1; step <= kLast; ++step) {
+      step_of(gradients, step);
+      kolo::end_step();
+      if (step == kLearnt) mine.early = settled();
+    }
+    mine.late = settled();
+  });
   return seen;
 }
 
@@ -182,22 +180,19 @@ TEST_P(Protocol, WaitingForEachTensorLearnsAPlanOfSingles) {
   constexpr std::size_t kFew = 6;
   constexpr int kHalf = kolo::testing::unless_sanitized(100, 40);
   std::vector<Seen> seen(size());
-  kolo::run_local(
-      ranks(),
-      [&] {
-        Gradients gradients(kFew);
-        auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
-        for (int step = 1; step <= 2 * kHalf; ++step) {
-          for (std::size_t which = 0; which < kFew; ++which) {
-            gradients.submit(kolo::current_context(), which, step).wait();
-            gradients.check(which, step, kolo::size());
-          }
-          kolo::end_step();
-          if (step == kHalf) mine.early = settled();
-        }
-        mine.late = settled();
-      },
-      options());
+  run_in(ranks(), options(), [&] {
+    Gradients gradients(kFew);
+    auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
+    for (int step = 1; step <= 2 * kHalf; ++step) {
+      for (std::size_t which = 0; which < kFew; ++which) {
+        gradients.submit(kolo::current_context(), which, step).wait();
+        gradients.check(which, step, kolo::size());
+      }
+      kolo::end_step();
+      if (step == kHalf) mine.early = settled();
+    }
+    mine.late = settled();
+  });
   for (const auto& [early, late] : seen) {
     EXPECT_EQ(late.plans_voided, early.plans_voided);
     EXPECT_LE(late.plans_voided, kFew) << "one break a cut";
@@ -208,36 +203,30 @@ TEST_P(Protocol, WaitingForEachTensorLearnsAPlanOfSingles) {
 }
 
 TEST_P(Protocol, ManyTensorsWaitedForOneByOneNeverHang) {
-  kolo::run_local(
-      ranks(),
-      [&] {
-        Gradients gradients(20);
-        for (int step = 1; step <= kolo::testing::unless_sanitized(40, 15); ++step) {
-          for (std::size_t which = 0; which < gradients.count(); ++which) {
-            gradients.submit(kolo::current_context(), which, step).wait();
-            gradients.check(which, step, kolo::size());
-          }
-          kolo::end_step();
-        }
-      },
-      options());
+  run_in(ranks(), options(), [&] {
+    Gradients gradients(20);
+    for (int step = 1; step <= kolo::testing::unless_sanitized(40, 15); ++step) {
+      for (std::size_t which = 0; which < gradients.count(); ++which) {
+        gradients.submit(kolo::current_context(), which, step).wait();
+        gradients.check(which, step, kolo::size());
+      }
+      kolo::end_step();
+    }
+  });
 }
 
 /// Without end_step a step ends when a name comes again.
 TEST_P(Protocol, StepsAreRecognisedByRepetition) {
   std::vector<Seen> seen(size());
-  kolo::run_local(
-      ranks(),
-      [&] {
-        Gradients gradients(kTensors);
-        auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
-        for (int step = 1; step <= kLast; ++step) {
-          gradients.run(kolo::current_context(), step);
-          if (step == kLearnt) mine.early = settled();
-        }
-        mine.late = settled();
-      },
-      options());
+  run_in(ranks(), options(), [&] {
+    Gradients gradients(kTensors);
+    auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
+    for (int step = 1; step <= kLast; ++step) {
+      gradients.run(kolo::current_context(), step);
+      if (step == kLearnt) mine.early = settled();
+    }
+    mine.late = settled();
+  });
   for (const auto& [early, late] : seen) {
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
     EXPECT_LE(late.messages_posted - early.messages_posted, kStalls);
@@ -247,72 +236,63 @@ TEST_P(Protocol, StepsAreRecognisedByRepetition) {
 }
 
 TEST_P(Protocol, StepsThatAlternate) {
-  kolo::run_local(
-      ranks(),
-      [] {
-        Gradients common(7, "common");
-        Gradients even(9, "even");
-        Gradients odd(4, "odd");
-        for (int step = 0; step < 60; ++step) {
-          kolo::Context& context = kolo::current_context();
-          std::vector<kolo::Handle> handles;
-          Gradients& other = step % 2 == 0 ? even : odd;
-          for (std::size_t k = 0; k < common.count(); ++k) handles.push_back(common.submit(context, k, step));
-          for (std::size_t k = 0; k < other.count(); ++k) handles.push_back(other.submit(context, k, step));
-          kolo::wait_all(handles);
-          for (std::size_t k = 0; k < common.count(); ++k) common.check(k, step, kolo::size());
-          for (std::size_t k = 0; k < other.count(); ++k) other.check(k, step, kolo::size());
-          kolo::end_step();
-        }
-      },
-      options());
+  run_in(ranks(), options(), [] {
+    Gradients common(7, "common");
+    Gradients even(9, "even");
+    Gradients odd(4, "odd");
+    for (int step = 0; step < 60; ++step) {
+      kolo::Context& context = kolo::current_context();
+      std::vector<kolo::Handle> handles;
+      Gradients& other = step % 2 == 0 ? even : odd;
+      for (std::size_t k = 0; k < common.count(); ++k) handles.push_back(common.submit(context, k, step));
+      for (std::size_t k = 0; k < other.count(); ++k) handles.push_back(other.submit(context, k, step));
+      kolo::wait_all(handles);
+      for (std::size_t k = 0; k < common.count(); ++k) common.check(k, step, kolo::size());
+      for (std::size_t k = 0; k < other.count(); ++k) other.check(k, step, kolo::size());
+      kolo::end_step();
+    }
+  });
 }
 
 /// A step in which some tensors are missing: nobody waits for the rest of the plan.
 TEST_P(Protocol, StepsThatLackPartOfThePlan) {
-  kolo::run_local(
-      ranks(),
-      [] {
-        Gradients gradients(12);
-        kolo::Context& context = kolo::current_context();
-        for (int step = 0; step < 60; ++step) {
-          std::vector<kolo::Handle> handles;
-          const std::size_t some = step % 10 < 5 ? 12 : 1 + static_cast<std::size_t>(step % 11);
-          for (std::size_t k = 0; k < some; ++k) handles.push_back(gradients.submit(context, k, step));
-          kolo::wait_all(handles);
-          for (std::size_t k = 0; k < some; ++k) gradients.check(k, step, kolo::size());
-          kolo::end_step();
-        }
-      },
-      options());
+  run_in(ranks(), options(), [] {
+    Gradients gradients(12);
+    kolo::Context& context = kolo::current_context();
+    for (int step = 0; step < 60; ++step) {
+      std::vector<kolo::Handle> handles;
+      const std::size_t some = step % 10 < 5 ? 12 : 1 + static_cast<std::size_t>(step % 11);
+      for (std::size_t k = 0; k < some; ++k) handles.push_back(gradients.submit(context, k, step));
+      kolo::wait_all(handles);
+      for (std::size_t k = 0; k < some; ++k) gradients.check(k, step, kolo::size());
+      kolo::end_step();
+    }
+  });
 }
 
 TEST_P(Protocol, GroupsArePlannedLikeTensors) {
   std::vector<Seen> seen(size());
-  kolo::run_local(
-      ranks(),
-      [&] {
-        auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
-        std::vector<float> a(100);
-        std::vector<double> b(77);
-        std::vector<float> c(5);
-        for (int step = 1; step <= 30; ++step) {
-          std::fill(a.begin(), a.end(), static_cast<float>(step));
-          std::fill(b.begin(), b.end(), kolo::rank());
-          std::fill(c.begin(), c.end(), 1.0F);
-          kolo::Handle group = kolo::grouped_allreduce_async("g", {{"a", kolo::view(a)}, {"b", kolo::view(b)}});
-          kolo::allreduce("c", kolo::view(c));
-          group.wait();
-          const int n = kolo::size();
-          EXPECT_EQ(a, std::vector<float>(100, static_cast<float>(step * n)));
-          EXPECT_EQ(b, std::vector<double>(77, n * (n - 1) / 2.0));
-          EXPECT_EQ(c, std::vector<float>(5, static_cast<float>(n)));
-          kolo::end_step();
-          if (step == kLearnt) mine.early = settled();
-        }
-        mine.late = settled();
-      },
-      options());
+  run_in(ranks(), options(), [&] {
+    auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
+    std::vector<float> a(100);
+    std::vector<double> b(77);
+    std::vector<float> c(5);
+    for (int step = 1; step <= 30; ++step) {
+      std::fill(a.begin(), a.end(), static_cast<float>(step));
+      std::fill(b.begin(), b.end(), kolo::rank());
+      std::fill(c.begin(), c.end(), 1.0F);
+      kolo::Handle group = kolo::grouped_allreduce_async("g", {{"a", kolo::view(a)}, {"b", kolo::view(b)}});
+      kolo::allreduce("c", kolo::view(c));
+      group.wait();
+      const int n = kolo::size();
+      EXPECT_EQ(a, std::vector<float>(100, static_cast<float>(step * n)));
+      EXPECT_EQ(b, std::vector<double>(77, n * (n - 1) / 2.0));
+      EXPECT_EQ(c, std::vector<float>(5, static_cast<float>(n)));
+      kolo::end_step();
+      if (step == kLearnt) mine.early = settled();
+    }
+    mine.late = settled();
+  });
   for (const auto& [early, late] : seen) {
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
     EXPECT_EQ(late.tensors - early.tensors, 20U * 3) << "members count one by one";
@@ -323,57 +303,48 @@ TEST_P(Protocol, GroupsArePlannedLikeTensors) {
 // ---------------------------------------------------------------- names that come and go
 
 TEST_P(Protocol, MoreNamesThanNumbers) {
-  kolo::run_local(
-      ranks(),
-      [] {
-        Gradients gradients(40);
-        for (int step = 0; step < 30; ++step) {
-          gradients.run(kolo::current_context(), step);
-          if (step % 2 == 0) kolo::end_step();
-        }
-      },
-      options().with_setting("KOLO_CACHE_CAPACITY", "16"));
+  run_in(ranks(), options().with_setting("KOLO_CACHE_CAPACITY", "16"), [] {
+    Gradients gradients(40);
+    for (int step = 0; step < 30; ++step) {
+      gradients.run(kolo::current_context(), step);
+      if (step % 2 == 0) kolo::end_step();
+    }
+  });
 }
 
 TEST_P(Protocol, UniqueNamesForEverKeepNothing) {
-  kolo::run_local(
-      ranks(),
-      [] {
-        kolo::Context& context = kolo::current_context();
-        constexpr int kNames = kolo::testing::unless_sanitized(1000, 300);
-        std::vector<float> x(3);
-        for (int i = 0; i < kNames; ++i) {
-          std::fill(x.begin(), x.end(), static_cast<float>(i));
-          kolo::allreduce("once" + std::to_string(i), kolo::view(x));
-          ASSERT_EQ(x[2], static_cast<float>(i * kolo::size()));
-        }
-        EXPECT_LE(kolo::api::impl_of(context).engine().world()->names.size(), 20U);
-        EXPECT_EQ(kolo::detail::counters().signatures_sent, static_cast<std::uint64_t>(kNames));
-      },
-      options().with_setting("KOLO_CACHE_CAPACITY", "16"));
+  run_in(ranks(), options().with_setting("KOLO_CACHE_CAPACITY", "16"), [] {
+    kolo::Context& context = kolo::current_context();
+    constexpr int kNames = kolo::testing::unless_sanitized(1000, 300);
+    std::vector<float> x(3);
+    for (int i = 0; i < kNames; ++i) {
+      std::fill(x.begin(), x.end(), static_cast<float>(i));
+      kolo::allreduce("once" + std::to_string(i), kolo::view(x));
+      ASSERT_EQ(x[2], static_cast<float>(i * kolo::size()));
+    }
+    EXPECT_LE(kolo::api::impl_of(context).engine().world()->names.size(), 20U);
+    EXPECT_EQ(kolo::detail::counters().signatures_sent, static_cast<std::uint64_t>(kNames));
+  });
 }
 
 /// Names are evicted while their batches still run, and by others that are in flight.
 TEST_P(Protocol, UniqueNamesInBurstsKeepNothing) {
-  kolo::run_local(
-      ranks(),
-      [] {
-        kolo::Context& context = kolo::current_context();
-        constexpr int kBurst = 64;
-        std::vector<std::vector<float>> x(kBurst, std::vector<float>(3));
-        for (int burst = 0; burst < kolo::testing::unless_sanitized(20, 5); ++burst) {
-          std::vector<kolo::Handle> handles;
-          for (int i = 0; i < kBurst; ++i) {
-            std::fill(x[i].begin(), x[i].end(), static_cast<float>(i));
-            handles.push_back(kolo::allreduce_async(std::to_string(burst) + "/" + std::to_string(i), kolo::view(x[i])));
-          }
-          kolo::wait_all(handles);
-          for (int i = 0; i < kBurst; ++i) ASSERT_EQ(x[i][2], static_cast<float>(i * kolo::size()));
-        }
-        kolo::barrier();
-        EXPECT_LE(kolo::api::impl_of(context).engine().world()->names.size(), 20U);
-      },
-      options().with_setting("KOLO_CACHE_CAPACITY", "16"));
+  run_in(ranks(), options().with_setting("KOLO_CACHE_CAPACITY", "16"), [] {
+    kolo::Context& context = kolo::current_context();
+    constexpr int kBurst = 64;
+    std::vector<std::vector<float>> x(kBurst, std::vector<float>(3));
+    for (int burst = 0; burst < kolo::testing::unless_sanitized(20, 5); ++burst) {
+      std::vector<kolo::Handle> handles;
+      for (int i = 0; i < kBurst; ++i) {
+        std::fill(x[i].begin(), x[i].end(), static_cast<float>(i));
+        handles.push_back(kolo::allreduce_async(std::to_string(burst) + "/" + std::to_string(i), kolo::view(x[i])));
+      }
+      kolo::wait_all(handles);
+      for (int i = 0; i < kBurst; ++i) ASSERT_EQ(x[i][2], static_cast<float>(i * kolo::size()));
+    }
+    kolo::barrier();
+    EXPECT_LE(kolo::api::impl_of(context).engine().world()->names.size(), 20U);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Protocol,
@@ -395,35 +366,32 @@ TEST_P(HarshSettings, EverythingStillWorks) {
                               .with_setting("KOLO_RANKS_PER_NODE", std::to_string(form.second))
                               .with_setting("KOLO_TIMEOUT_S", "100");
   for (const auto& [name, value] : harsh.settings) options.with_setting(name, value);
-  kolo::run_local(
-      form.first,
-      [] {
-        kolo::Context& context = kolo::current_context();
-        Gradients gradients(25, std::string(200, 'n'), 2000);  // names of some length
-        std::vector<std::vector<float>> members(300, std::vector<float>(3));
-        std::vector<kolo::NamedView> group;
-        for (std::size_t i = 0; i < members.size(); ++i) {
-          group.push_back({"member" + std::to_string(i), kolo::view(members[i])});
-        }
-        for (int step = 0; step < kolo::testing::unless_sanitized(12, 6); ++step) {
-          for (auto& member : members) std::fill(member.begin(), member.end(), static_cast<float>(kolo::rank() + step));
-          kolo::Handle together = kolo::grouped_allreduce_async("group", group);
-          gradients.run(context, step);
-          together.wait();
-          const auto wanted = static_cast<float>(kolo::size() * step + kolo::size() * (kolo::size() - 1) / 2);
-          for (const auto& member : members) ASSERT_EQ(member, std::vector<float>(3, wanted));
-          const std::vector<int> mine(static_cast<std::size_t>(kolo::rank() + step) * 50, kolo::rank());
-          const kolo::Tensor all = kolo::allgather("rows", kolo::const_view(mine));
-          const auto got = all.as<int>();
-          std::vector<int> all_rows;
-          for (int rank = 0; rank < kolo::size(); ++rank) {
-            all_rows.insert(all_rows.end(), static_cast<std::size_t>(rank + step) * 50, rank);
-          }
-          ASSERT_EQ(std::vector<int>(got.begin(), got.end()), all_rows);
-          kolo::end_step();
-        }
-      },
-      options);
+  run_in(form.first, options, [] {
+    kolo::Context& context = kolo::current_context();
+    Gradients gradients(25, std::string(200, 'n'), 2000);  // names of some length
+    std::vector<std::vector<float>> members(300, std::vector<float>(3));
+    std::vector<kolo::NamedView> group;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      group.push_back({"member" + std::to_string(i), kolo::view(members[i])});
+    }
+    for (int step = 0; step < kolo::testing::unless_sanitized(12, 6); ++step) {
+      for (auto& member : members) std::fill(member.begin(), member.end(), static_cast<float>(kolo::rank() + step));
+      kolo::Handle together = kolo::grouped_allreduce_async("group", group);
+      gradients.run(context, step);
+      together.wait();
+      const auto wanted = static_cast<float>(kolo::size() * step + kolo::size() * (kolo::size() - 1) / 2);
+      for (const auto& member : members) ASSERT_EQ(member, std::vector<float>(3, wanted));
+      const std::vector<int> mine(static_cast<std::size_t>(kolo::rank() + step) * 50, kolo::rank());
+      const kolo::Tensor all = kolo::allgather("rows", kolo::const_view(mine));
+      const auto got = all.as<int>();
+      std::vector<int> all_rows;
+      for (int rank = 0; rank < kolo::size(); ++rank) {
+        all_rows.insert(all_rows.end(), static_cast<std::size_t>(rank + step) * 50, rank);
+      }
+      ASSERT_EQ(std::vector<int>(got.begin(), got.end()), all_rows);
+      kolo::end_step();
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -16,13 +16,13 @@
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <kolo/kolo.hpp>
 #include <kolo/training.hpp>
 
 #include "errors.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -30,18 +30,9 @@ using kolo::ErrorCode;
 using kolo::Parameter;
 using kolo::Shape;
 using kolo::Span;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
-
-/// Ranks, and ranks per (virtual) node.
-using World = std::pair<int, int>;
-
-template <class Body>
-void run(const World& world, Body&& body) {
-  kolo::run_local(world.first, std::forward<Body>(body),
-                  kolo::Options{}
-                      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.second))
-                      .with_setting("KOLO_TIMEOUT_S", "100"));
-}
+using kolo::testing::World;
 
 /// A model whose gradients depend on the rank and the micro-step alone. Its tensors have more, as many and fewer
 /// elements than there are ranks, and no multiples of their number.
@@ -157,7 +148,7 @@ void train_in_stage_2(Model<T>& model, Optimizer& optimizer, const Body& body) {
 template <class T, class Make, class Body>
 void expect_equal(const World& world, const Make& make, const kolo::DistributedOptimizerOptions& options,
                   const Body& body, bool in_arena = false) {
-  run(world, [&] {
+  run_in(world, [&] {
     Model<T> replicated;
     const auto join = [] { kolo::join(); };
     {
@@ -271,7 +262,7 @@ TYPED_TEST(Sharded, GoesOnWhereRanksRunOutOfData) {
 
 // Leftover micro-steps, of which a rank without data has none.
 TEST(ShardedOptimizer, FollowsAFlush) {
-  run({3, 0}, [] {
+  run_in({3, 0}, [] {
     Model<float> model;
     const kolo::ShardedOptimizerOptions options =
         kolo::ShardedOptimizerOptions().with_reduction(kolo::DistributedOptimizerOptions().with_accumulation_steps(4));
@@ -300,7 +291,7 @@ TEST(ShardedOptimizer, FollowsAFlush) {
 
 TEST(ShardedOptimizer, ClipsByTheNormOfAllGradients) {
   for (const World& world : kWorlds) {
-    run(world, [] {
+    run_in(world, [] {
       for (const double limit : {0.5, 1e6}) {
         Model<double> sharded, wanted;
         kolo::ShardedOptimizer optimizer(sharded.list, sgd, kolo::ShardedOptimizerOptions().with_max_norm(limit));
@@ -339,7 +330,7 @@ TEST(ShardedOptimizer, ClipsByTheNormOfAllGradients) {
 }
 
 TEST(ShardedOptimizer, KeepsItsPartOfTheState) {
-  run({4, 0}, [] {
+  run_in({4, 0}, [] {
     Model<float> model;
     kolo::ShardedOptimizer optimizer(model.list, adamw);
     std::int64_t mine = 0, all = 0;
@@ -370,7 +361,7 @@ void cast_bfloat16(const kolo::TensorView& from, const kolo::TensorView& to) {
 // Steps that 16 bits are too coarse for add up in the copies; clipped and scaled as any; in all stages, and saved.
 TEST(ShardedOptimizer, StepsCopiesOfValuesThatHave16Bits) {
   for (const int stage : {0, 1, 2}) {
-    run({3, 0}, [&] {
+    run_in({3, 0}, [&] {
       std::vector<kolo::BFloat16> values(5, {0x3f80}), gradients(5);  // 1.0
       const kolo::TensorView view = kolo::view(gradients);
       const std::vector<Parameter> list{{"w", kolo::view(values), view}};
@@ -403,7 +394,7 @@ TEST(ShardedOptimizer, StepsCopiesOfValuesThatHave16Bits) {
 }
 
 TEST(ShardedOptimizer, TellsWhereAGradientMayNotBePlaced) {
-  run({2, 0}, [] {
+  run_in({2, 0}, [] {
     Model<float> model;
     kolo::ShardedOptimizer optimizer(model.list, sgd, kolo::ShardedOptimizerOptions().with_stage(2));
     std::vector<float> few(3);
@@ -419,7 +410,7 @@ TEST(ShardedOptimizer, TellsWhereAGradientMayNotBePlaced) {
 }
 
 TEST(ShardedOptimizer, GathersLateByParameter) {
-  run({3, 0}, [] {
+  run_in({3, 0}, [] {
     Model<float> now, late;
     kolo::ShardedOptimizer waits(now.list, adamw);
     kolo::ShardedOptimizerOptions options;
@@ -461,12 +452,11 @@ TEST(ShardedOptimizer, ComparesReplicasInTheStepThatFollows) {
           << "stage " << stage;
     }
   };
-  kolo::run_local(3, train,
-                  kolo::Options{}.with_setting("KOLO_CHECK_REPLICAS", "3").with_setting("KOLO_TIMEOUT_S", "100"));
+  run_in(3, {{"KOLO_CHECK_REPLICAS", "3"}}, train);
 }
 
 TEST(ShardedOptimizer, RanksThatBeginUnequalAreToldBeforeTheFirstStep) {
-  run({3, 0}, [] {
+  run_in({3, 0}, [] {
     for (int stage = 0; stage < 3; ++stage) {
       Model<float> model;
       if (kolo::rank() == 2) model.values[5][1] += 1;
@@ -487,7 +477,7 @@ TEST(ShardedOptimizer, RanksThatBeginUnequalAreToldBeforeTheFirstStep) {
 }
 
 TEST(ShardedOptimizer, ClippingSkipsAStepWhoseNormIsNoNumberOnAllRanks) {
-  run({2, 0}, [] {
+  run_in({2, 0}, [] {
     for (int stage = 0; stage < 2; ++stage) {
       Model<float> model;
       kolo::ShardedOptimizer optimizer(model.list, adamw,
@@ -509,7 +499,7 @@ TEST(ShardedOptimizer, ClippingSkipsAStepWhoseNormIsNoNumberOnAllRanks) {
 }
 
 TEST(ShardedOptimizer, WorksInAGroup) {
-  run({4, 0}, [] {
+  run_in({4, 0}, [] {
     const kolo::Group half = kolo::world().split(kolo::rank() % 2);
     Model<float> model;
     kolo::ShardedOptimizer optimizer(half, Span<const Parameter>(model.list), sgd);
@@ -527,7 +517,7 @@ TEST(ShardedOptimizer, WorksInAGroup) {
 }
 
 TEST(ShardedOptimizer, RefusesWhatItCannotDo) {
-  run({1, 0}, [] {
+  run_in({1, 0}, [] {
     Model<float> model;
     const auto made_with = [&](const kolo::ShardedOptimizerOptions& options) {
       return [&model, options] { kolo::ShardedOptimizer optimizer(model.list, sgd, options); };

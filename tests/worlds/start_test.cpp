@@ -20,11 +20,13 @@
 #include "api/access.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "errors.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::testing::has;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 
 /// Leaves this process so many descriptors more than it has open.
@@ -66,11 +68,7 @@ TEST(Start, WithoutDescriptorsFailsAtOnceAndSaysWhoLacksThem) {
 
 TEST(Start, ABadSettingIsEveryRanks) {
   const auto options = kolo::Options{}.with_setting("KOLO_SLOTS", "many");
-  EXPECT_EQ(sentence_of(ErrorCode::invalid_setting,
-                        [&] {
-                          kolo::run_local(
-                              3, [] {}, options);
-                        }),
+  EXPECT_EQ(sentence_of(ErrorCode::invalid_setting, [&] { run_in(3, options, [] {}); }),
             "rank 0: KOLO_SLOTS is \"many\" (option); expected an integer in the range 0 .. 64");
 }
 
@@ -155,16 +153,13 @@ TEST(Start, ALauncherThatCannotBeJoinedIsAnErrorAndNotManyWorldsOfOne) {
 
 TEST(Start, RingsOfAnySizeInTheirRange) {
   for (const char* size : {"4K", "5000", "4097"}) {
-    kolo::run_local(
-        2,
-        [] {
-          for (int i = 0; i < 100; ++i) {
-            float x = 1;
-            kolo::allreduce("t" + std::to_string(i), kolo::view(&x, {1}));
-            EXPECT_EQ(x, 2.0F);
-          }
-        },
-        kolo::Options{}.with_setting("KOLO_MESSAGE_RING", size).with_setting("KOLO_LOG_RING", size));
+    run_in(2, {{"KOLO_MESSAGE_RING", size}, {"KOLO_LOG_RING", size}}, [] {
+      for (int i = 0; i < 100; ++i) {
+        float x = 1;
+        kolo::allreduce("t" + std::to_string(i), kolo::view(&x, {1}));
+        EXPECT_EQ(x, 2.0F);
+      }
+    });
   }
 }
 

@@ -17,9 +17,13 @@
 #include "examples/train_digits/trainer.hpp"
 #include "tests/optimizer/digits_csv.hpp"
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace train_digits {
 namespace {
+
+using kolo::testing::run_in;
+using kolo::testing::worlds;
 
 constexpr std::size_t kRows = kolo::testing::unless_sanitized(44, 16) * 32;  // batches, whole on 1, 2, 4 and 8 ranks
 
@@ -52,10 +56,7 @@ TrainResult train_on(int ranks, int per_node, const TrainOptions& options) {
       result = std::move(mine);
     }
   };
-  kolo::run_local(ranks, body,
-                  kolo::Options{}
-                      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
-                      .with_setting("KOLO_TIMEOUT_S", "60"));
+  run_in({ranks, per_node}, body);
   EXPECT_TRUE(result.all_ranks_equal);
   EXPECT_EQ(result.ranks, ranks);
   return result;

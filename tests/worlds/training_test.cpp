@@ -16,6 +16,7 @@
 
 #include "tests/optimizer/errors.hpp"
 #include "tests/optimizer/model.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -23,24 +24,16 @@ using kolo::DistributedOptimizer;
 using kolo::DistributedOptimizerOptions;
 using kolo::test::error_of;
 using kolo::test::Model;
-
-// A world's shape: `ranks` threads, cut into virtual nodes of `per_node` (0: one node).
-struct World {
-  int ranks;
-  int per_node;
-};
-
-void run(const World& world, const std::function<void()>& body) {
-  const kolo::Options options = kolo::Options{}
-                                    .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.per_node))
-                                    .with_setting("KOLO_TIMEOUT_S", "60");
-  kolo::run_local(world.ranks, body, options);
-}
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
+using kolo::testing::run_in;
+using kolo::testing::World;
+using kolo::testing::worlds;
 
 // What every rank threw, by rank. A rank that throws nothing says so.
 std::vector<std::string> errors_of_all(const World& world, const std::function<void()>& body) {
   std::vector<std::string> errors(static_cast<std::size_t>(world.ranks));
-  run(world, [&] {
+  run_in(world, [&] {
     errors[static_cast<std::size_t>(kolo::rank())] = error_of(body);
     EXPECT_EQ(kolo::allreduce(1, kolo::ReduceOp::sum), kolo::size()) << "the job goes on";
   });
@@ -54,18 +47,12 @@ struct Counter {
   void zero_grad() {}
 };
 
-std::string name_of(const testing::TestParamInfo<World>& info) {
-  return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.param.per_node) + "pernode";
-}
+class Training : public InWorlds {};
 
-class Training : public testing::TestWithParam<World> {};
-
-INSTANTIATE_TEST_SUITE_P(Shapes, Training,
-                         testing::Values(World{1, 0}, World{2, 0}, World{4, 0}, World{4, 1}, World{4, 2}, World{3, 2}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Shapes, Training, worlds({{1, 0}, {2, 0}, {4, 0}, {4, 1}, {4, 2}, {3, 2}}), name_of);
 
 TEST_P(Training, BroadcastGivesEveryoneTheRootsValues) {
-  run(GetParam(), [] {
+  run([] {
     Model<float> model;
     auto& a = model.add("a", {static_cast<float>(kolo::rank()), 1.0F});
     std::vector<std::int64_t> counts{kolo::rank() + 10};
@@ -82,7 +69,7 @@ TEST_P(Training, BroadcastGivesEveryoneTheRootsValues) {
 }
 
 TEST_P(Training, BroadcastOfOptimizerState) {
-  run(GetParam(), [] {
+  run([] {
     Model<double> model;
     auto& w = model.add("w", {1.0, 2.0});
     kolo::AdamW adamw(model.parameters(), {0.1 * (kolo::rank() + 1)});
@@ -102,7 +89,7 @@ TEST_P(Training, BroadcastOfOptimizerState) {
 }
 
 TEST_P(Training, AveragesOverTheSizeAndStepsOnce) {
-  run(GetParam(), [] {
+  run([] {
     Model<float> model;
     auto& a = model.add("a", {0.0F, 0.0F});
     auto& b = model.add("b", {0.0F});
@@ -121,7 +108,7 @@ TEST_P(Training, AveragesOverTheSizeAndStepsOnce) {
 }
 
 TEST_P(Training, SumsWhenAsked) {
-  run(GetParam(), [] {
+  run([] {
     Model<double> model;
     auto& a = model.add("a", {0.0});
     Counter counter;
@@ -139,7 +126,7 @@ TEST_P(Training, SumsWhenAsked) {
 }
 
 TEST_P(Training, AnnouncementsComeInAnyOrder) {
-  run(GetParam(), [] {
+  run([] {
     constexpr std::size_t kTensors = 12;
     Model<double> model;
     std::vector<kolo::test::Vector<double>*> tensors;
@@ -171,7 +158,7 @@ TEST_P(Training, AnnouncementsComeInAnyOrder) {
 }
 
 TEST_P(Training, AGradientThatARankDidNotProduceCountsAsZero) {
-  run(GetParam(), [] {
+  run([] {
     Model<float> model;
     auto& used = model.add("used", {0.0F});
     auto& sometimes = model.add("sometimes", {0.0F});
@@ -192,7 +179,7 @@ TEST_P(Training, AGradientThatARankDidNotProduceCountsAsZero) {
 }
 
 TEST_P(Training, UnevenBatchesAreWeightedBySamples) {
-  run(GetParam(), [] {
+  run([] {
     Model<double> model;
     auto& w = model.add("w", {0.0, 0.0});
     Counter counter;
@@ -224,7 +211,7 @@ TEST_P(Training, UnevenBatchesAreWeightedBySamples) {
 }
 
 TEST_P(Training, EqualSamplesChangeNothing) {
-  run(GetParam(), [] {
+  run([] {
     Model<float> plain, weighted;
     auto& p = plain.add("p", {0.0F});
     auto& w = weighted.add("w", {0.0F});
@@ -238,7 +225,7 @@ TEST_P(Training, EqualSamplesChangeNothing) {
 }
 
 TEST_P(Training, ARankWithoutSamplesCountsNothing) {
-  run(GetParam(), [] {
+  run([] {
     Model<double> model;
     auto& w = model.add("w", {0.0});
     Counter counter;
@@ -254,7 +241,7 @@ TEST_P(Training, ARankWithoutSamplesCountsNothing) {
 }
 
 TEST_P(Training, AccumulationEqualsOneBigBatch) {
-  run(GetParam(), [] {
+  run([] {
     Model<double> model;
     auto& w = model.add("w", {1.0});
     kolo::Sgd sgd(model.parameters(), {1.0});
@@ -275,7 +262,7 @@ TEST_P(Training, AccumulationEqualsOneBigBatch) {
 }
 
 TEST_P(Training, AccumulationWithSamplesWeighsTheirSum) {
-  run(GetParam(), [] {
+  run([] {
     Model<double> model;
     auto& w = model.add("w", {0.0});
     Counter counter;
@@ -301,7 +288,7 @@ TEST_P(Training, AccumulationWithSamplesWeighsTheirSum) {
 }
 
 TEST_P(Training, ClippingSeesReducedGradients) {
-  run(GetParam(), [] {
+  run([] {
     Model<double> model;
     auto& w = model.add("w", {0.0, 0.0});
     kolo::Sgd sgd(model.parameters(), {1.0});
@@ -323,7 +310,7 @@ TEST_P(Training, ClippingSeesReducedGradients) {
 }
 
 TEST_P(Training, MisuseIsAnErrorAndChangesNothing) {
-  run(GetParam(), [] {
+  run([] {
     Model<double> model;
     auto& a = model.add("a", {0.0});
     model.add("b", {0.0});
@@ -363,7 +350,7 @@ TEST_P(Training, MisuseIsAnErrorAndChangesNothing) {
 }
 
 TEST_P(Training, OptimizersOverDifferentParametersLiveSideBySide) {
-  run(GetParam(), [] {
+  run([] {
     Model<float> generator, discriminator;
     auto& g = generator.add("g", {0.0F});
     auto& d = discriminator.add("d", {0.0F});
@@ -390,7 +377,7 @@ TEST_P(Training, OptimizersOverDifferentParametersLiveSideBySide) {
 }
 
 TEST_P(Training, TheOptimizersListMustBeTheSame) {
-  run(GetParam(), [] {
+  run([] {
     Model<float> model;
     model.add("a", {0.0F});
     model.add("b", {0.0F});
@@ -415,7 +402,7 @@ TEST_P(Training, TheOptimizersListMustBeTheSame) {
 }
 
 TEST_P(Training, AGradientIsLikeItsValue) {
-  run(GetParam(), [] {
+  run([] {
     std::vector<float> x(6), short_one(3);
     std::vector<double> wide(6);
     Counter counter;
@@ -434,7 +421,7 @@ TEST_P(Training, AGradientIsLikeItsValue) {
 }
 
 TEST_P(Training, BadListsAreRefusedHereAndNow) {
-  run(GetParam(), [] {
+  run([] {
     std::vector<float> x(2);
     Counter counter;
     const std::vector<kolo::Parameter> twice{{"x", kolo::view(x), kolo::view(x)}, {"x", kolo::view(x), kolo::view(x)}};
@@ -671,7 +658,7 @@ TEST(TrainingNames, InSentencesOfOneRank) {
 }
 
 TEST(TrainingBuffers, AreRankZerosAfterEachStep) {
-  run({3, 0}, [] {
+  run_in({3, 0}, [] {
     std::vector<float> weight(5), gradient(5), mean(2);
     const std::vector<kolo::Parameter> list{{"w", kolo::view(weight), kolo::view(gradient)},
                                             {"mean", kolo::view(mean)}};
@@ -724,7 +711,7 @@ TEST(TrainingNames, OfTheOptimizerAndTheArena) {
 TEST(TrainingFault, ARankThatLeavesFailsTheStepOfTheOthers) {
   std::vector<std::string> errors(3);
   const std::string thrown = error_of([&] {
-    run({3, 0}, [&] {
+    run_in({3, 0}, [&] {
       Model<float> model;
       model.add("a", {0.0F});
       model.add("b", {0.0F});

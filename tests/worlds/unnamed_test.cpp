@@ -20,181 +20,156 @@
 
 #include "errors.hpp"
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::Group;
 using kolo::ReduceOp;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
+using kolo::testing::With;
+using kolo::testing::worlds;
 
-struct World {
-  int ranks;
-  int per_node;
+const With kSmallSlots{{"KOLO_SLOT_BYTES", "256"}, {"KOLO_SLOTS", "2"}};
+
+class Unnamed : public InWorlds {
+ protected:
+  Unnamed() : InWorlds(kSmallSlots) {}
 };
-
-kolo::Options options_of(const World& world) {
-  return kolo::Options{}
-      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.per_node))
-      .with_setting("KOLO_SLOT_BYTES", "256")
-      .with_setting("KOLO_SLOTS", "2")
-      .with_setting("KOLO_TIMEOUT_S", "100");
-}
-
-class Unnamed : public testing::TestWithParam<World> {};
 
 TEST_P(Unnamed, ManyInFlight) {
   constexpr int kCalls = kolo::testing::unless_sanitized(5000, 1000);
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        const int ranks = kolo::size();
-        for (int step = 0; step < 3; ++step) {
-          std::vector<std::vector<int>> tensors;
-          for (int i = 0; i < kCalls; ++i) tensors.emplace_back(i % 3 + 1, kolo::rank() + i + step);
-          std::vector<kolo::Handle> handles;
-          for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
-          kolo::wait_all(handles);
-          for (int i = 0; i < kCalls; ++i) {
-            const int sum = ranks * (i + step) + ranks * (ranks - 1) / 2;
-            ASSERT_EQ(tensors[static_cast<std::size_t>(i)], std::vector<int>(static_cast<std::size_t>(i % 3 + 1), sum));
-          }
-        }
-        // No name was ever declared, and no plan made.
-        EXPECT_EQ(kolo::detail::counters(kolo::current_context()).signatures_sent, 0U);
-      },
-      options_of(GetParam()));
+  run([] {
+    const int ranks = kolo::size();
+    for (int step = 0; step < 3; ++step) {
+      std::vector<std::vector<int>> tensors;
+      for (int i = 0; i < kCalls; ++i) tensors.emplace_back(i % 3 + 1, kolo::rank() + i + step);
+      std::vector<kolo::Handle> handles;
+      for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+      kolo::wait_all(handles);
+      for (int i = 0; i < kCalls; ++i) {
+        const int sum = ranks * (i + step) + ranks * (ranks - 1) / 2;
+        ASSERT_EQ(tensors[static_cast<std::size_t>(i)], std::vector<int>(static_cast<std::size_t>(i % 3 + 1), sum));
+      }
+    }
+    // No name was ever declared, and no plan made.
+    EXPECT_EQ(kolo::detail::counters(kolo::current_context()).signatures_sent, 0U);
+  });
 }
 
 /// Blocking calls come behind the asynchronous ones that were made before, on every rank.
 TEST_P(Unnamed, BlockingOnesInBetween) {
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        const int ranks = kolo::size();
-        for (int i = 0; i < 50; ++i) {
-          std::vector<int> x{kolo::rank()};
-          kolo::Handle open = kolo::allreduce_async(kolo::view(x), ReduceOp::sum);
-          // Some ranks wait first.
-          if ((kolo::rank() + i) % 2 == 0) open.wait();
-          EXPECT_EQ(kolo::allreduce(i, ReduceOp::sum), ranks * i);
-          open.wait();
-          EXPECT_EQ(x[0], ranks * (ranks - 1) / 2);
-        }
-      },
-      options_of(GetParam()));
+  run([] {
+    const int ranks = kolo::size();
+    for (int i = 0; i < 50; ++i) {
+      std::vector<int> x{kolo::rank()};
+      kolo::Handle open = kolo::allreduce_async(kolo::view(x), ReduceOp::sum);
+      // Some ranks wait first.
+      if ((kolo::rank() + i) % 2 == 0) open.wait();
+      EXPECT_EQ(kolo::allreduce(i, ReduceOp::sum), ranks * i);
+      open.wait();
+      EXPECT_EQ(x[0], ranks * (ranks - 1) / 2);
+    }
+  });
 }
 
 /// Each rank chooses for each call whether it waits for it at once, later, or for several together.
 TEST_P(Unnamed, SomeRanksWaitWhereOthersDoNot) {
   constexpr int kCalls = kolo::testing::unless_sanitized(600, 200);
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        const int ranks = kolo::size();
-        std::minstd_rand same(3);
-        std::minstd_rand own(static_cast<unsigned>(kolo::rank() + 1));
-        std::vector<std::vector<int>> tensors(kCalls);
-        std::vector<kolo::Handle> open;
-        for (int i = 0; i < kCalls; ++i) {
-          // Short ones and long ones, in runs: so that calls avoid the log now and then.
-          const std::size_t elements = same() % 8 == 0 ? 5000 : 3;
-          std::vector<int>& tensor = tensors[static_cast<std::size_t>(i)];
-          tensor.assign(elements, kolo::rank() + i);
-          if (i / 20 % 2 == 0 || own() % 2 == 0) {
-            kolo::allreduce(kolo::view(tensor), ReduceOp::sum);
-            ASSERT_EQ(tensor.back(), ranks * i + ranks * (ranks - 1) / 2) << "call " << i;
-          } else {
-            open.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
-            if (own() % 3 == 0) kolo::wait_all(std::exchange(open, {}));
-          }
-        }
-        kolo::wait_all(open);
-        for (int i = 0; i < kCalls; ++i) {
-          const std::vector<int>& tensor = tensors[static_cast<std::size_t>(i)];
-          ASSERT_EQ(tensor, std::vector<int>(tensor.size(), ranks * i + ranks * (ranks - 1) / 2)) << "call " << i;
-        }
-      },
-      options_of(GetParam()));
+  run([] {
+    const int ranks = kolo::size();
+    std::minstd_rand same(3);
+    std::minstd_rand own(static_cast<unsigned>(kolo::rank() + 1));
+    std::vector<std::vector<int>> tensors(kCalls);
+    std::vector<kolo::Handle> open;
+    for (int i = 0; i < kCalls; ++i) {
+      // Short ones and long ones, in runs: so that calls avoid the log now and then.
+      const std::size_t elements = same() % 8 == 0 ? 5000 : 3;
+      std::vector<int>& tensor = tensors[static_cast<std::size_t>(i)];
+      tensor.assign(elements, kolo::rank() + i);
+      if (i / 20 % 2 == 0 || own() % 2 == 0) {
+        kolo::allreduce(kolo::view(tensor), ReduceOp::sum);
+        ASSERT_EQ(tensor.back(), ranks * i + ranks * (ranks - 1) / 2) << "call " << i;
+      } else {
+        open.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+        if (own() % 3 == 0) kolo::wait_all(std::exchange(open, {}));
+      }
+    }
+    kolo::wait_all(open);
+    for (int i = 0; i < kCalls; ++i) {
+      const std::vector<int>& tensor = tensors[static_cast<std::size_t>(i)];
+      ASSERT_EQ(tensor, std::vector<int>(tensor.size(), ranks * i + ranks * (ranks - 1) / 2)) << "call " << i;
+    }
+  });
 }
 
 /// All ranks come back to one number, whatever each has called in between, past the log or not.
 TEST_P(Unnamed, BehindAJoin) {
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        const int ranks = kolo::size();
-        for (int epoch = 0; epoch < 4; ++epoch) {
-          for (int i = 0; i < 5; ++i) EXPECT_EQ(kolo::allreduce(i, ReduceOp::sum), ranks * i);
-          std::vector<std::vector<float>> tensors(static_cast<std::size_t>(3 + 2 * kolo::rank()), {1.0F});
-          for (std::size_t i = 0; i < tensors.size(); ++i) {
-            if ((i + static_cast<std::size_t>(epoch)) % 2 == 0) {
-              kolo::allreduce(kolo::view(tensors[i]), ReduceOp::max);
-            } else {
-              kolo::allreduce_async(kolo::view(tensors[i]), ReduceOp::max).wait();
-            }
-            EXPECT_EQ(tensors[i][0], 1.0F);
-          }
-          static_cast<void>(kolo::join());
-          std::vector<int> x{kolo::rank()};
-          kolo::Handle open = kolo::allreduce_async(kolo::view(x), ReduceOp::sum);
-          EXPECT_EQ(kolo::allreduce(epoch, ReduceOp::sum), ranks * epoch);
-          open.wait();
-          EXPECT_EQ(x[0], ranks * (ranks - 1) / 2);
+  run([] {
+    const int ranks = kolo::size();
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      for (int i = 0; i < 5; ++i) EXPECT_EQ(kolo::allreduce(i, ReduceOp::sum), ranks * i);
+      std::vector<std::vector<float>> tensors(static_cast<std::size_t>(3 + 2 * kolo::rank()), {1.0F});
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if ((i + static_cast<std::size_t>(epoch)) % 2 == 0) {
+          kolo::allreduce(kolo::view(tensors[i]), ReduceOp::max);
+        } else {
+          kolo::allreduce_async(kolo::view(tensors[i]), ReduceOp::max).wait();
         }
-      },
-      options_of(GetParam()));
+        EXPECT_EQ(tensors[i][0], 1.0F);
+      }
+      static_cast<void>(kolo::join());
+      std::vector<int> x{kolo::rank()};
+      kolo::Handle open = kolo::allreduce_async(kolo::view(x), ReduceOp::sum);
+      EXPECT_EQ(kolo::allreduce(epoch, ReduceOp::sum), ranks * epoch);
+      open.wait();
+      EXPECT_EQ(x[0], ranks * (ranks - 1) / 2);
+    }
+  });
 }
 
 /// Kolo's own calls are in another order than the program's.
 TEST_P(Unnamed, OnesAroundCallsOfKolosOwn) {
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        for (int i = 0; i < 20; ++i) {
-          int x = 1;
-          kolo::Handle open;
-          const auto call = [&] { open = kolo::allreduce_async(kolo::view(&x, 1), ReduceOp::sum); };
-          if ((kolo::rank() + i) % 2 == 0) call();
-          EXPECT_EQ(kolo::broadcast_object(std::string(static_cast<std::size_t>(kolo::rank() + i), 'x'), 0),
-                    std::string(static_cast<std::size_t>(i), 'x'));
-          EXPECT_EQ(kolo::allgather_object(i).size(), static_cast<std::size_t>(kolo::size()));
-          if (i % 5 == 0) {
-            const Group all = kolo::world().split(0);
-            EXPECT_EQ(kolo::size(all), kolo::size());
-          }
-          if ((kolo::rank() + i) % 2 != 0) call();
-          open.wait();
-          EXPECT_EQ(x, kolo::size());
-        }
-      },
-      options_of(GetParam()));
+  run([] {
+    for (int i = 0; i < 20; ++i) {
+      int x = 1;
+      kolo::Handle open;
+      const auto call = [&] { open = kolo::allreduce_async(kolo::view(&x, 1), ReduceOp::sum); };
+      if ((kolo::rank() + i) % 2 == 0) call();
+      EXPECT_EQ(kolo::broadcast_object(std::string(static_cast<std::size_t>(kolo::rank() + i), 'x'), 0),
+                std::string(static_cast<std::size_t>(i), 'x'));
+      EXPECT_EQ(kolo::allgather_object(i).size(), static_cast<std::size_t>(kolo::size()));
+      if (i % 5 == 0) {
+        const Group all = kolo::world().split(0);
+        EXPECT_EQ(kolo::size(all), kolo::size());
+      }
+      if ((kolo::rank() + i) % 2 != 0) call();
+      open.wait();
+      EXPECT_EQ(x, kolo::size());
+    }
+  });
 }
 
 /// More signatures than a link has numbers for, and again.
 TEST_P(Unnamed, OfManyShapes) {
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        for (int step = 0; step < 2; ++step) {
-          std::vector<std::vector<float>> tensors;
-          for (std::size_t i = 0; i < 700; ++i) tensors.emplace_back(i + 1, 1.0F);
-          std::vector<kolo::Handle> handles;
-          for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
-          kolo::wait_all(handles);
-          for (std::size_t i = 0; i < tensors.size(); ++i)
-            ASSERT_EQ(tensors[i], std::vector<float>(i + 1, static_cast<float>(kolo::size())));
-        }
-      },
-      options_of(GetParam()));
+  run([] {
+    for (int step = 0; step < 2; ++step) {
+      std::vector<std::vector<float>> tensors;
+      for (std::size_t i = 0; i < 700; ++i) tensors.emplace_back(i + 1, 1.0F);
+      std::vector<kolo::Handle> handles;
+      for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+      kolo::wait_all(handles);
+      for (std::size_t i = 0; i < tensors.size(); ++i)
+        ASSERT_EQ(tensors[i], std::vector<float>(i + 1, static_cast<float>(kolo::size())));
+    }
+  });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Unnamed,
-                         testing::Values(World{1, 0}, World{2, 0}, World{3, 0}, World{4, 2}, World{4, 1}, World{5, 2}),
-                         [](const testing::TestParamInfo<World>& info) {
-                           return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.param.per_node) +
-                                  "pernode";
-                         });
+INSTANTIATE_TEST_SUITE_P(Worlds, Unnamed, worlds({{1, 0}, {2, 0}, {3, 0}, {4, 2}, {4, 1}, {5, 2}}), name_of);
 
 /// A rank that has made many calls before it waited, the last time, says them together the next time.
 TEST(UnnamedInBursts, AreSaidTogether) {
@@ -274,31 +249,30 @@ TEST(UnnamedThatDiffer, FailWhereSomeRanksWait) {
 TEST(UnnamedOfSeveralThreads, AreAllMade) {
   constexpr int kCalls = kolo::testing::unless_sanitized(300, 60);
   std::atomic<int> said{0};
-  kolo::run_local(
-      2,
-      [] {
-        kolo::Context& context = kolo::current_context();
-        const auto blocking = [&context] {
-          for (int i = 0; i < kCalls; ++i) {
-            int x = 1;
-            kolo::allreduce(context, kolo::view(&x, 1), ReduceOp::sum);
-            ASSERT_EQ(x, 2);
-          }
-        };
-        std::thread first(blocking);
-        std::thread second(blocking);
-        std::thread third([&context] {
-          for (int i = 0; i < kCalls; ++i) {
-            int x = 1;
-            kolo::allreduce_async(context, kolo::view(&x, 1), ReduceOp::sum).wait();
-            ASSERT_EQ(x, 2);
-          }
-        });
-        for (std::thread* const thread : {&first, &second, &third}) thread->join();
-      },
-      kolo::Options{}.with_setting("KOLO_LOG_LEVEL", "debug").with_log_sink([&said](const kolo::LogRecord& record) {
-        if (kolo::testing::has(record.message, {"more than one thread makes unnamed calls in the world"})) ++said;
-      }));
+  run_in(2,
+         kolo::Options{}.with_setting("KOLO_LOG_LEVEL", "debug").with_log_sink([&said](const kolo::LogRecord& record) {
+           if (kolo::testing::has(record.message, {"more than one thread makes unnamed calls in the world"})) ++said;
+         }),
+         [] {
+           kolo::Context& context = kolo::current_context();
+           const auto blocking = [&context] {
+             for (int i = 0; i < kCalls; ++i) {
+               int x = 1;
+               kolo::allreduce(context, kolo::view(&x, 1), ReduceOp::sum);
+               ASSERT_EQ(x, 2);
+             }
+           };
+           std::thread first(blocking);
+           std::thread second(blocking);
+           std::thread third([&context] {
+             for (int i = 0; i < kCalls; ++i) {
+               int x = 1;
+               kolo::allreduce_async(context, kolo::view(&x, 1), ReduceOp::sum).wait();
+               ASSERT_EQ(x, 2);
+             }
+           });
+           for (std::thread* const thread : {&first, &second, &third}) thread->join();
+         });
   EXPECT_EQ(said, 2) << "once on each rank";
 }
 
@@ -308,50 +282,44 @@ TEST(UnnamedOfSeveralThreads, MayBeWaitedForBeforeItHasItsNumber) {
   constexpr int kRounds = 20;
   for (int round = 0; round < kRounds; ++round) {
     std::promise<void> has_begun;
-    kolo::run_local(
-        2,
-        [&has_begun] {
-          kolo::Context& context = kolo::current_context();
-          const auto blocking = [&context] {
-            int x = 1;
-            kolo::allreduce(context, kolo::view(&x, 1), ReduceOp::sum);
-            EXPECT_EQ(x, 2);
-          };
-          if (kolo::rank() == 1) has_begun.get_future().wait();
-          std::thread other(blocking);
-          int x = 1;
-          kolo::Handle behind = kolo::allreduce_async(context, kolo::view(&x, 1), ReduceOp::sum);
-          if (kolo::rank() == 0) has_begun.set_value();
-          behind.wait();
-          EXPECT_EQ(x, 2);
-          other.join();
-        },
-        kolo::Options{}.with_setting("KOLO_SPIN_US", "0"));
+    run_in(2, {{"KOLO_SPIN_US", "0"}}, [&has_begun] {
+      kolo::Context& context = kolo::current_context();
+      const auto blocking = [&context] {
+        int x = 1;
+        kolo::allreduce(context, kolo::view(&x, 1), ReduceOp::sum);
+        EXPECT_EQ(x, 2);
+      };
+      if (kolo::rank() == 1) has_begun.get_future().wait();
+      std::thread other(blocking);
+      int x = 1;
+      kolo::Handle behind = kolo::allreduce_async(context, kolo::view(&x, 1), ReduceOp::sum);
+      if (kolo::rank() == 0) has_begun.set_value();
+      behind.wait();
+      EXPECT_EQ(x, 2);
+      other.join();
+    });
   }
 }
 
 /// Call 3 has another shape on rank 1. It fails at once, on all, and the others run.
 TEST(UnnamedThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
   for (const int per_node : {0, 2, 1}) {
-    kolo::run_local(
-        4,
-        [] {
-          std::vector<std::vector<float>> tensors;
-          for (int i = 0; i < 6; ++i) tensors.emplace_back(kolo::rank() == 1 && i == 2 ? 7 : 5, 1.0F);
-          std::vector<kolo::Handle> handles;
-          for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
-          for (std::size_t i = 0; i < handles.size(); ++i) {
-            if (i == 2) {
-              EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { handles[i].wait(); }),
-                        "unnamed call number 3 of allreduce: ranks disagree about shape: [5] on ranks 0, 2 and 3; [7] "
-                        "on rank 1. The operation did not run; submit the same on every rank.");
-            } else {
-              handles[i].wait();
-              EXPECT_EQ(tensors[i], std::vector<float>(5, 4.0F));
-            }
-          }
-        },
-        options_of({4, per_node}));
+    run_in({4, per_node}, kSmallSlots, [] {
+      std::vector<std::vector<float>> tensors;
+      for (int i = 0; i < 6; ++i) tensors.emplace_back(kolo::rank() == 1 && i == 2 ? 7 : 5, 1.0F);
+      std::vector<kolo::Handle> handles;
+      for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+      for (std::size_t i = 0; i < handles.size(); ++i) {
+        if (i == 2) {
+          EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { handles[i].wait(); }),
+                    "unnamed call number 3 of allreduce: ranks disagree about shape: [5] on ranks 0, 2 and 3; [7] "
+                    "on rank 1. The operation did not run; submit the same on every rank.");
+        } else {
+          handles[i].wait();
+          EXPECT_EQ(tensors[i], std::vector<float>(5, 4.0F));
+        }
+      }
+    });
   }
 }
 
@@ -383,25 +351,22 @@ TEST(UnnamedThatDiffer, InAnotherOrder) {
 TEST(UnnamedOfARankThatLeaves, RunAsFarAsItHadCome) {
   for (const int per_node : {0, 1}) {
     std::atomic<int> failures{0};
-    kolo::run_local(
-        3,
-        [&failures] {
-          std::vector<std::vector<int>> tensors(3, std::vector<int>(2, 1));
-          std::vector<kolo::Handle> handles;
-          for (std::size_t i = 0; i < (kolo::rank() == 1 ? 2U : 3U); ++i)
-            handles.push_back(kolo::allreduce_async(kolo::view(tensors[i]), ReduceOp::sum));
-          for (std::size_t i = 0; i < handles.size(); ++i) {
-            if (i < 2) {
-              handles[i].wait();
-              EXPECT_EQ(tensors[i], (std::vector<int>{3, 3}));
-              continue;
-            }
-            EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { handles[i].wait(); }),
-                      "rank 1 has shut down and will not submit unnamed call number 3.");
-            ++failures;
-          }
-        },
-        options_of({3, per_node}));
+    run_in({3, per_node}, kSmallSlots, [&failures] {
+      std::vector<std::vector<int>> tensors(3, std::vector<int>(2, 1));
+      std::vector<kolo::Handle> handles;
+      for (std::size_t i = 0; i < (kolo::rank() == 1 ? 2U : 3U); ++i)
+        handles.push_back(kolo::allreduce_async(kolo::view(tensors[i]), ReduceOp::sum));
+      for (std::size_t i = 0; i < handles.size(); ++i) {
+        if (i < 2) {
+          handles[i].wait();
+          EXPECT_EQ(tensors[i], (std::vector<int>{3, 3}));
+          continue;
+        }
+        EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { handles[i].wait(); }),
+                  "rank 1 has shut down and will not submit unnamed call number 3.");
+        ++failures;
+      }
+    });
     EXPECT_EQ(failures, 2);
   }
 }
@@ -422,22 +387,18 @@ TEST(UnnamedInFlight, EndWithTheJobTheyWereMadeIn) {
 
 /// A group goes out of scope while its calls are in flight; its handles are waited for afterwards.
 TEST(UnnamedInFlight, OutliveTheirGroup) {
-  kolo::run_local(
-      4,
-      [] {
-        for (int round = 0; round < 10; ++round) {
-          std::vector<std::vector<int>> tensors(20, std::vector<int>(3, kolo::rank()));
-          std::vector<kolo::Handle> handles;
-          {
-            const Group half = kolo::world().split(kolo::rank() / 2);
-            for (auto& tensor : tensors)
-              handles.push_back(kolo::allreduce_async(half, kolo::view(tensor), ReduceOp::sum));
-          }
-          kolo::wait_all(handles);
-          for (const auto& tensor : tensors) EXPECT_EQ(tensor, std::vector<int>(3, kolo::rank() < 2 ? 1 : 5));
-        }
-      },
-      options_of({4, 2}));
+  run_in({4, 2}, kSmallSlots, [] {
+    for (int round = 0; round < 10; ++round) {
+      std::vector<std::vector<int>> tensors(20, std::vector<int>(3, kolo::rank()));
+      std::vector<kolo::Handle> handles;
+      {
+        const Group half = kolo::world().split(kolo::rank() / 2);
+        for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(half, kolo::view(tensor), ReduceOp::sum));
+      }
+      kolo::wait_all(handles);
+      for (const auto& tensor : tensors) EXPECT_EQ(tensor, std::vector<int>(3, kolo::rank() < 2 ? 1 : 5));
+    }
+  });
 }
 
 TEST(UnnamedInFlight, HaveCallbacksAndTimes) {

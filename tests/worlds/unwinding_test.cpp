@@ -14,14 +14,14 @@
 #include <kolo/kolo.hpp>
 
 #include "tests/optimizer/errors.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::test::error_of;
+using kolo::testing::run_in;
 
-void run_handles(int ranks, const std::function<void()>& body) {
-  kolo::run_local(ranks, body, kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "60"));
-}
+void run_handles(int ranks, const std::function<void()>& body) { run_in(ranks, body); }
 
 void await_count(const std::atomic<int>& count, int wanted) {
   while (count.load() < wanted) std::this_thread::yield();

@@ -15,6 +15,7 @@
 
 #include "tests/optimizer/errors.hpp"
 #include "tests/optimizer/model.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -22,6 +23,7 @@ using kolo::DistributedOptimizer;
 using kolo::DistributedOptimizerOptions;
 using kolo::test::error_of;
 using kolo::test::Model;
+using kolo::testing::run_in;
 
 constexpr std::size_t kWeightsWidth = 5;
 
@@ -81,9 +83,7 @@ void expect_near_mean(const std::vector<double>& got, const std::vector<double>&
     EXPECT_NEAR(got[i], wanted[i], 1e-12) << "step " << step << "[" << i << "]";
 }
 
-void run_weighted(int ranks, const std::function<void()>& body) {
-  kolo::run_local(ranks, body, kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "60"));
-}
+void run_weighted(int ranks, const std::function<void()>& body) { run_in(ranks, body); }
 
 class Weights : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Weights, testing::Values(1, 2, 3, 4),
