@@ -15,7 +15,6 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <kolo/detail/counters.hpp>
@@ -24,9 +23,10 @@
 #include "base/half.hpp"
 #include "errors.hpp"
 #include "tests/optimizer/model.hpp"
+#include "tests/support/exact_values.hpp"
 #include "tests/support/gate.hpp"
-#include "tests/support/sanitized.hpp"
 #include "without_log.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -38,37 +38,23 @@ using kolo::ReduceOp;
 using kolo::Shape;
 using kolo::testing::Gate;
 using kolo::testing::has;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
+using kolo::testing::worlds;
 
-/// Ranks, and ranks per (virtual) node.
-using World = std::pair<int, int>;
-
-kolo::Options options_of(const World& world) {
-  return kolo::Options{}
-      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.second))
-      .with_setting("KOLO_SLOT_BYTES", "512")
-      .with_setting("KOLO_SLOTS", "3")
-      .with_setting("KOLO_FUSION_THRESHOLD", "2048")
-      .with_setting("KOLO_GROUPS", "64")
-      .with_setting("KOLO_TIMEOUT_S", "100");
-}
-
-class Joins : public testing::TestWithParam<World> {
+class Joins : public InWorlds {
  protected:
-  template <class Body>
-  static void run(Body&& body) {
-    kolo::run_local(GetParam().first, std::forward<Body>(body), options_of(GetParam()));
-  }
+  Joins()
+      : InWorlds({{"KOLO_SLOT_BYTES", "512"},
+                  {"KOLO_SLOTS", "3"},
+                  {"KOLO_FUSION_THRESHOLD", "2048"},
+                  {"KOLO_GROUPS", "64"}}) {}
 };
 
-std::vector<World> worlds() {
-  std::vector<World> all{{1, 0}, {2, 0}, {3, 0}, {4, 0}, {2, 1}, {4, 2}};
-  if (!kolo::testing::kSanitized) all.insert(all.end(), {{3, 2}, {8, 0}, {8, 3}});
-  return all;
-}
-INSTANTIATE_TEST_SUITE_P(Worlds, Joins, testing::ValuesIn(worlds()), [](const auto& info) {
-  return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) + "pernode";
-});
+INSTANTIATE_TEST_SUITE_P(Worlds, Joins,
+                         worlds({{1, 0}, {2, 0}, {3, 0}, {4, 0}, {2, 1}, {4, 2}}, {{3, 2}, {8, 0}, {8, 3}}), name_of);
 
 // ---------------------------------------------------------------- values
 
@@ -86,46 +72,15 @@ double value_of(int rank, int step, std::size_t i) {
   }
 }
 
-template <class Integer>
-void put_integer(std::byte* to, double value) {
-  const auto element = static_cast<Integer>(std::isfinite(value) ? static_cast<std::int64_t>(value * 40) : 77);
-  std::memcpy(to, &element, sizeof element);
-}
-
 void put(DType dtype, std::byte* to, double value) {
+  const auto bytes = [to](auto element) { std::memcpy(to, &element, sizeof element); };
   const auto narrow = static_cast<float>(value);
-  switch (dtype) {
-  case DType::boolean:
-    return put_integer<std::uint8_t>(to, value > 0 ? 1.0 / 40 : 0);
-  case DType::int8:
-  case DType::uint8:
-    return put_integer<std::int8_t>(to, value);
-  case DType::int16:
-  case DType::uint16:
-    return put_integer<std::int16_t>(to, value);
-  case DType::int32:
-  case DType::uint32:
-    return put_integer<std::int32_t>(to, value);
-  case DType::int64:
-  case DType::uint64:
-    return put_integer<std::int64_t>(to, value);
-  case DType::float16: {
-    const auto bits = kolo::base::to_float16(narrow).bits;
-    std::memcpy(to, &bits, sizeof bits);
-    return;
-  }
-  case DType::bfloat16: {
-    const auto bits = kolo::base::to_bfloat16(narrow).bits;
-    std::memcpy(to, &bits, sizeof bits);
-    return;
-  }
-  case DType::float32:
-    std::memcpy(to, &narrow, sizeof narrow);
-    return;
-  case DType::float64:
-    std::memcpy(to, &value, sizeof value);
-    return;
-  }
+  if (dtype == DType::float16) return bytes(kolo::base::to_float16(narrow));
+  if (dtype == DType::bfloat16) return bytes(kolo::base::to_bfloat16(narrow));
+  if (dtype == DType::float32) return bytes(narrow);
+  if (dtype == DType::float64) return bytes(value);
+  if (dtype == DType::boolean) return bytes(value > 0);
+  kolo::testing::store(dtype, to, std::isfinite(value) ? static_cast<std::int64_t>(value * 40) : 77);
 }
 
 double number_at(DType dtype, const std::byte* from) {
@@ -306,7 +261,8 @@ TEST(Join, LeavesUnnamedCallsAsTheyWere) {
   });
 }
 
-TEST_P(Joins, EveryCollectiveThatCanDoWithout) {
+/// The collectives themselves: CasesWithoutTheLastIn.EveryByte. What Kolo makes of them:
+TEST_P(Joins, ObjectsAndSplitsDoWithout) {
   run([] {
     const int ranks = kolo::size();
     const int rank = kolo::rank();
@@ -316,34 +272,6 @@ TEST_P(Joins, EveryCollectiveThatCanDoWithout) {
       return;
     }
     for (int round = 0; round < 3; ++round) {
-      std::vector<double> x(300, rank + 1);
-      kolo::broadcast("root", kolo::view(x), 1);
-      EXPECT_EQ(x, std::vector<double>(300, 2));
-      const kolo::Tensor rows =
-          kolo::allgather("rows", kolo::const_view(x.data(), static_cast<std::size_t>(rank * 30)));
-      EXPECT_EQ(rows.elements(), 30 * ranks * (ranks - 1) / 2);
-      const kolo::Tensor few = kolo::allgather(kolo::const_view(x.data(), 1));
-      EXPECT_EQ(few.elements(), ranks - 1);
-      const kolo::Tensor gathered = kolo::gather("to the first", kolo::const_view(x.data(), 7), 1);
-      if (rank == 1) {
-        EXPECT_EQ(gathered.elements(), 7 * (ranks - 1));
-      }
-      std::vector<float> sum(200, 1);
-      kolo::reduce("to the last", kolo::view(sum), ranks - 1, ReduceOp::average);
-      if (rank == ranks - 1) {
-        EXPECT_EQ(sum, std::vector<float>(200, 1));
-      }
-      std::vector<std::int32_t> scattered(static_cast<std::size_t>(ranks) * 50);
-      for (std::size_t i = 0; i < scattered.size(); ++i) scattered[i] = static_cast<std::int32_t>(i);
-      const kolo::Tensor part = kolo::reduce_scatter("part", kolo::const_view(scattered), ReduceOp::sum);
-      for (std::size_t i = 0; i < 50; ++i) {
-        EXPECT_EQ(part.as<std::int32_t>()[i],
-                  (ranks - 1) * static_cast<std::int32_t>(i + 50 * static_cast<std::size_t>(rank)));
-      }
-      std::vector<float> a(40, 1), b(500, 2);
-      kolo::grouped_allreduce("both", {{"a", kolo::view(a)}, {"b", kolo::view(b)}}, ReduceOp::average);
-      EXPECT_EQ(a, std::vector<float>(40, 1));
-      EXPECT_EQ(b, std::vector<float>(500, 2));
       kolo::barrier();
       std::vector<std::string> words = kolo::allgather_object(std::to_string(rank));
       EXPECT_EQ(words.size(), static_cast<std::size_t>(ranks - 1));
@@ -553,8 +481,8 @@ TEST(Join, ATimeoutIsPositive) {
 // ---------------------------------------------------------------- how else it may end
 
 TEST_P(Joins, ARankThatFailsEndsTheJob) {
-  if (GetParam().first < 3) return;
-  const int ranks = GetParam().first;
+  if (GetParam().ranks < 3) return;
+  const int ranks = GetParam().ranks;
   EXPECT_TRUE(has(sentence_of(ErrorCode::user_exception,
                               [&] {
                                 run([ranks] {
@@ -588,27 +516,6 @@ TEST(Join, OneThatNobodyElseMakesEndsAtItsDeadline) {
     EXPECT_TRUE(has(why, {"the join has not completed within ", ": rank 1 has not joined."}));
     gate.come();
   });
-}
-
-TEST(Join, TellsWhoDoesNotCome) {
-  Gate warned;
-  std::string warning;
-  kolo::Options options = kolo::Options{}.with_setting("KOLO_STALL_WARNING_S", "0.2");
-  options.log_sink = [&](const kolo::LogRecord& record) {
-    if (record.level != kolo::LogLevel::warning || warned.have_come() > 0) return;
-    warning = record.message;
-    warned.come();
-  };
-  kolo::run_local(
-      2,
-      [&warned] {
-        if (kolo::rank() == 1) warned.wait_for(1);
-        EXPECT_EQ(kolo::join(), 1);
-      },
-      options);
-  EXPECT_TRUE(has(warning, {"the join has waited for ",
-                            ": rank 1 has not joined, and nothing runs. Either this rank is slow, or the program does "
-                            "not join there."}));
 }
 
 /// For longer than the join's own time the others work, with never so much time between two steps.
