@@ -13,27 +13,20 @@
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
+#include "tests/support/every_collective.hpp"
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::Group;
 using kolo::ReduceOp;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
-
-struct World {
-  int ranks;
-  int per_node;
-};
-
-kolo::Options options_of(const World& world) {
-  return kolo::Options{}
-      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.per_node))
-      .with_setting("KOLO_SLOT_BYTES", "256")
-      .with_setting("KOLO_SLOTS", "2")
-      .with_setting("KOLO_TIMEOUT_S", "100");
-}
+using kolo::testing::worlds;
 
 /// Lists of members, so that there are groups of one rank, of all, of some, in any order, that overlap and that do not.
 std::vector<std::vector<int>> lists_of(int ranks) {
@@ -52,55 +45,36 @@ std::vector<std::vector<int>> lists_of(int ranks) {
   return lists;
 }
 
-class Subgroups : public testing::TestWithParam<World> {};
+class Subgroups : public InWorlds {
+ protected:
+  Subgroups() : InWorlds({{"KOLO_SLOT_BYTES", "256"}, {"KOLO_SLOTS", "2"}}) {}
+};
 
 TEST_P(Subgroups, UnnamedCalls) {
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        std::vector<Group> groups;
-        for (const std::vector<int>& list : lists_of(kolo::size())) {
-          if (std::find(list.begin(), list.end(), kolo::rank()) == list.end()) continue;
-          groups.push_back(Group::of(list));
-          ASSERT_EQ(groups.back().members(), list);
-          ASSERT_EQ(kolo::size(groups.back()), static_cast<int>(list.size()));
-          ASSERT_EQ(list[static_cast<std::size_t>(kolo::rank(groups.back()))], kolo::rank());
-        }
-        for (int round = 0; round < 20; ++round) {
-          for (const Group& group : groups) {
-            const std::vector<int> members = group.members();
-            const int sum = std::accumulate(members.begin(), members.end(), 0);
-            EXPECT_EQ(kolo::allreduce(group, kolo::rank() + round, ReduceOp::sum), sum + kolo::size(group) * round);
-            const int root = round % kolo::size(group);
-            EXPECT_EQ(kolo::broadcast_object(group, kolo::rank(), root), members[static_cast<std::size_t>(root)]);
-            EXPECT_EQ(kolo::allgather_object(group, kolo::rank()), members);
-            const bool is_root = kolo::rank(group) == root;
-            std::vector<int> one{kolo::rank()};
-            const kolo::Tensor all = kolo::gather(group, kolo::const_view(one), root);
-            EXPECT_EQ(std::vector<int>(all.as<int>().begin(), all.as<int>().end()),
-                      is_root ? members : std::vector<int>());
-            std::vector<int> own(1, -1);
-            kolo::scatter_into(group, kolo::const_view(members), kolo::view(own), root);
-            EXPECT_EQ(own[0], kolo::rank());
-            kolo::reduce(group, kolo::view(one), root, ReduceOp::sum);
-            EXPECT_EQ(one[0], is_root ? sum : kolo::rank());
-            std::vector<float> large(3000, static_cast<float>(kolo::rank()));
-            kolo::allreduce(group, kolo::view(large), ReduceOp::sum);
-            EXPECT_EQ(large, std::vector<float>(3000, static_cast<float>(sum)));
-            kolo::barrier(group);
-          }
-        }
-      },
-      options_of(GetParam()));
+  run([] {
+    std::vector<Group> groups;
+    for (const std::vector<int>& list : lists_of(kolo::size())) {
+      if (std::find(list.begin(), list.end(), kolo::rank()) == list.end()) continue;
+      groups.push_back(Group::of(list));
+      ASSERT_EQ(groups.back().members(), list);
+      ASSERT_EQ(kolo::size(groups.back()), static_cast<int>(list.size()));
+      ASSERT_EQ(list[static_cast<std::size_t>(kolo::rank(groups.back()))], kolo::rank());
+    }
+    for (int round = 0; round < 10; ++round) {
+      for (const Group& group : groups) {
+        const std::vector<int> members = group.members();
+        const int root = round % kolo::size(group);
+        EXPECT_EQ(kolo::broadcast_object(group, kolo::rank(), root), members[static_cast<std::size_t>(root)]);
+        EXPECT_EQ(kolo::allgather_object(group, kolo::rank()), members);
+        kolo::testing::check_every_collective<int>(group, round % 2 == 0 ? 1 : 3000, round, "",
+                                                   [](const std::string& what) { ADD_FAILURE() << what; });
+      }
+    }
+  });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Subgroups,
-                         testing::Values(World{1, 0}, World{2, 0}, World{3, 0}, World{4, 0}, World{4, 2}, World{4, 1},
-                                         World{5, 2}, World{8, 3}),
-                         [](const testing::TestParamInfo<World>& info) {
-                           return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.param.per_node) +
-                                  "pernode";
-                         });
+INSTANTIATE_TEST_SUITE_P(Worlds, Subgroups, worlds({{1, 0}, {2, 0}, {3, 0}, {4, 0}, {4, 2}, {4, 1}, {5, 2}, {8, 3}}),
+                         name_of);
 
 TEST(Split, ByColourInTheOrderOfTheKeys) {
   kolo::run_local(6, [] {
@@ -170,29 +144,26 @@ TEST(GroupOf, RanksThatGiveAnotherOrderDisagree) {
 
 /// Groups are made and dropped without end, some at once, while others run.
 TEST(GroupOf, ManyOneAfterAnother) {
-  kolo::run_local(
-      3,
-      [] {
-        const int rounds = kolo::testing::unless_sanitized(2000, 200);
-        for (int round = 0; round < rounds; ++round) {
-          const Group all = Group::of({0, 1, 2});
-          EXPECT_EQ(kolo::allreduce(all, 1, ReduceOp::sum), 3);
-          const int left_out = round % 3;
-          if (kolo::rank() == left_out) continue;
-          std::vector<int> pair;
-          for (int rank = 0; rank < 3; ++rank) {
-            if (rank != left_out) pair.push_back(rank);
-          }
-          const Group two = Group::of(pair);
-          std::vector<double> x(round % 100, 1.0);
-          kolo::Handle handle = kolo::allreduce_async({two, "x"}, kolo::view(x));
-          EXPECT_EQ(kolo::allreduce(two, kolo::rank(), ReduceOp::sum), 3 - left_out);
-          EXPECT_EQ(kolo::allreduce(two, 1, ReduceOp::sum), 2);
-          handle.wait();
-          EXPECT_EQ(x, std::vector<double>(x.size(), 2.0));
-        }
-      },
-      kolo::Options{}.with_setting("KOLO_GROUPS", "8"));
+  run_in(3, {{"KOLO_GROUPS", "8"}}, [] {
+    const int rounds = kolo::testing::unless_sanitized(2000, 200);
+    for (int round = 0; round < rounds; ++round) {
+      const Group all = Group::of({0, 1, 2});
+      EXPECT_EQ(kolo::allreduce(all, 1, ReduceOp::sum), 3);
+      const int left_out = round % 3;
+      if (kolo::rank() == left_out) continue;
+      std::vector<int> pair;
+      for (int rank = 0; rank < 3; ++rank) {
+        if (rank != left_out) pair.push_back(rank);
+      }
+      const Group two = Group::of(pair);
+      std::vector<double> x(round % 100, 1.0);
+      kolo::Handle handle = kolo::allreduce_async({two, "x"}, kolo::view(x));
+      EXPECT_EQ(kolo::allreduce(two, kolo::rank(), ReduceOp::sum), 3 - left_out);
+      EXPECT_EQ(kolo::allreduce(two, 1, ReduceOp::sum), 2);
+      handle.wait();
+      EXPECT_EQ(x, std::vector<double>(x.size(), 2.0));
+    }
+  });
 }
 
 /// The last copy goes while operations are in flight.
@@ -247,22 +218,19 @@ TEST(GroupOf, ACallbackMaySubmitWhileItsRankLeaves) {
 
 /// The place of a group that was dropped is free for the next one, however fast it follows.
 TEST(GroupOf, AsManyAsThereMayBeOneAfterAnother) {
-  kolo::run_local(
-      2,
-      [] {
-        for (int round = 0; round < 500; ++round) {
-          const Group group = Group::of({0, 1});
-          if (round % 2 == 0) kolo::barrier(group);
-        }
-        const Group last = Group::of({0, 1});
-        EXPECT_EQ(sentence_of(ErrorCode::invalid_argument,
-                              [] {
-                                (void)Group::of({1, 0});
-                              }),
-                  "the group of ranks 0 and 1 cannot be made: rank 0 is in 1 group already, and can be in no more "
-                  "(KOLO_GROUPS); drop those that are not used any more");
-      },
-      kolo::Options{}.with_setting("KOLO_GROUPS", "1"));
+  run_in(2, {{"KOLO_GROUPS", "1"}}, [] {
+    for (int round = 0; round < 500; ++round) {
+      const Group group = Group::of({0, 1});
+      if (round % 2 == 0) kolo::barrier(group);
+    }
+    const Group last = Group::of({0, 1});
+    EXPECT_EQ(sentence_of(ErrorCode::invalid_argument,
+                          [] {
+                            (void)Group::of({1, 0});
+                          }),
+              "the group of ranks 0 and 1 cannot be made: rank 0 is in 1 group already, and can be in no more "
+              "(KOLO_GROUPS); drop those that are not used any more");
+  });
 }
 
 /// Threads of one rank make and use groups of the same ranks at once.
@@ -308,23 +276,20 @@ TEST(GroupOf, DisjointOnesDoNotWaitForEachOther) {
 /// The root, which puts all batches in order, is no member, and its engine sleeps.
 TEST(GroupOf, NeedsNothingOfARootThatIsIdle) {
   std::atomic<int> done{0};
-  kolo::run_local(
-      3,
-      [&] {
-        if (kolo::rank() == 0) {
-          for (int seen = 0; seen < 2; seen = done.load()) done.wait(seen);
-          return;
-        }
-        const Group pair = Group::of({1, 2});
-        for (int step = 0; step < 100; ++step) {
-          std::vector<int> x(10, step);
-          kolo::allreduce({pair, "x"}, kolo::view(x), ReduceOp::sum);
-          EXPECT_EQ(x, std::vector<int>(10, 2 * step));
-        }
-        done.fetch_add(1);
-        done.notify_all();
-      },
-      kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "20"));
+  run_in(3, {{"KOLO_TIMEOUT_S", "20"}}, [&] {
+    if (kolo::rank() == 0) {
+      for (int seen = 0; seen < 2; seen = done.load()) done.wait(seen);
+      return;
+    }
+    const Group pair = Group::of({1, 2});
+    for (int step = 0; step < 100; ++step) {
+      std::vector<int> x(10, step);
+      kolo::allreduce({pair, "x"}, kolo::view(x), ReduceOp::sum);
+      EXPECT_EQ(x, std::vector<int>(10, 2 * step));
+    }
+    done.fetch_add(1);
+    done.notify_all();
+  });
 }
 
 TEST(GroupOf, TrainsInAGroup) {

@@ -10,62 +10,22 @@
 #include <kolo/kolo.hpp>
 
 #include "tests/mpi/checks/check.hpp"
+#include "tests/support/every_collective.hpp"
 
 namespace {
 
 using kolo::Group;
+using kolo::testing::check_every_collective;
+using kolo::testing::numbers_of;
 using kolo::testing::Report;
-
-std::int32_t value(int rank, std::int64_t i) { return static_cast<std::int32_t>(rank * 1009 + i * 3); }
-
-std::vector<std::int32_t> input_of(int rank, std::int64_t elements) {
-  std::vector<std::int32_t> in(static_cast<std::size_t>(elements));
-  for (std::int64_t i = 0; i < elements; ++i) in[static_cast<std::size_t>(i)] = value(rank, i);
-  return in;
-}
 
 std::vector<std::int32_t> sum_of(const std::vector<int>& members, std::int64_t elements) {
   std::vector<std::int32_t> sum(static_cast<std::size_t>(elements));
   for (const int member : members) {
-    for (std::int64_t i = 0; i < elements; ++i) sum[static_cast<std::size_t>(i)] += value(member, i);
+    const std::vector<std::int32_t> theirs = numbers_of<std::int32_t>(member, elements, 0);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
   return sum;
-}
-
-void run_all(Report& report, const Group& group, std::int64_t elements, const std::string& name) {
-  const std::vector<int> members = group.members();
-  const int ranks = kolo::size(group), own = kolo::rank();
-  const std::string what = " of " + std::to_string(elements) + " elements in a group of " + std::to_string(ranks);
-  std::vector<std::int32_t> x = input_of(own, elements), y = x, z(x.size(), -2);
-  kolo::Handle first = kolo::allreduce_async({group, name + "x"}, kolo::view(x));
-  kolo::allreduce(group, kolo::view(y));
-  const int root = static_cast<int>(elements % ranks);
-  const std::vector<std::int32_t> in = input_of(own, elements);
-  kolo::broadcast_into(group, kolo::const_view(in), kolo::view(z), root);
-  first.wait();
-  report.check(x == sum_of(members, elements), "allreduce by name" + what);
-  report.check(y == sum_of(members, elements), "allreduce" + what);
-  report.check(z == input_of(members[static_cast<std::size_t>(root)], elements), "broadcast" + what);
-  const std::vector<std::int32_t> part = input_of(own, elements + own);
-  std::vector<std::int32_t> wanted;
-  for (const int member : members) {
-    const std::vector<std::int32_t> theirs = input_of(member, elements + member);
-    wanted.insert(wanted.end(), theirs.begin(), theirs.end());
-  }
-  std::vector<std::int32_t> all(wanted.size(), -2);
-  kolo::allgather_into(group, kolo::const_view(part), kolo::view(all));
-  report.check(all == wanted, "allgather" + what);
-  const std::vector<std::int32_t> blocks = input_of(own, elements * ranks);
-  std::vector<std::int32_t> got(blocks.size(), -2);
-  kolo::alltoall_into({group, name + "a"}, kolo::const_view(blocks), kolo::view(got));
-  bool right = true;
-  for (int r = 0; r < ranks; ++r) {
-    for (std::int64_t i = 0; i < elements; ++i) {
-      right = right && got[static_cast<std::size_t>(r * elements + i)] ==
-                           value(members[static_cast<std::size_t>(r)], kolo::rank(group) * elements + i);
-    }
-  }
-  report.check(right, "alltoall" + what);
 }
 
 void check_groups(Report& report) {
@@ -79,8 +39,13 @@ void check_groups(Report& report) {
     std::iota(others.begin(), others.end(), 1);
     groups.push_back(Group::of(others));
   }
+  const auto wrong = [&report](const std::string& what) { report.check(false, what); };
+  int call = 0;
   for (const std::int64_t elements : {0, 1, 14, 1000, 20000, 300000}) {
-    for (const Group& group : groups) run_all(report, group, elements, "");
+    for (const char* name : {"", "x "}) {
+      for (const Group& group : groups) check_every_collective<std::int32_t>(group, elements, call, name, wrong);
+      ++call;
+    }
   }
   std::vector<std::vector<std::int32_t>> data;
   std::vector<kolo::Handle> handles;
@@ -89,7 +54,7 @@ void check_groups(Report& report) {
     handles.clear();
     for (const Group& group : groups) {
       for (int k = 0; k < 10; ++k) {
-        data.push_back(input_of(own, 100 * k));
+        data.push_back(numbers_of<std::int32_t>(own, 100 * k, 0));
         handles.push_back(kolo::allreduce_async({group, std::to_string(k)}, kolo::view(data.back())));
       }
     }
