@@ -1,48 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives as values: prepared ones, groups of them, and what is refused.
+// Collectives as values: prepared ones, groups of them, and what fails later than at the call.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::Call;
 using kolo::ErrorCode;
 using kolo::ReduceOp;
-using kolo::Span;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
 using kolo::testing::sentence_of;
+using kolo::testing::worlds;
 
-/// Ranks, and ranks per (virtual) node.
-class Calls : public testing::TestWithParam<std::pair<int, int>> {
+class Calls : public InWorlds {
  protected:
-  template <class Body>
-  static void run(Body&& body) {
-    kolo::run_local(GetParam().first, std::forward<Body>(body),
-                    kolo::Options{}
-                        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
-                        .with_setting("KOLO_SLOT_BYTES", "256")
-                        .with_setting("KOLO_TIMEOUT_S", "100"));
-  }
+  Calls() : InWorlds({{"KOLO_SLOT_BYTES", "256"}}) {}
 };
-INSTANTIATE_TEST_SUITE_P(Worlds, Calls,
-                         testing::Values(std::pair{1, 0}, std::pair{2, 0}, std::pair{3, 0}, std::pair{4, 2},
-                                         std::pair{3, 2}, std::pair{2, 1}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
-                                  "pernode";
-                         });
+INSTANTIATE_TEST_SUITE_P(Worlds, Calls, worlds({{1, 0}, {2, 0}, {3, 0}, {4, 2}, {3, 2}, {2, 1}}), name_of);
 
 /// Converts to a name.
 struct Label {
@@ -123,36 +110,7 @@ TEST(CallErrors, OfGroups) {
   kolo::run_local(2, [] {
     std::vector<float> x(6, 1), y(6, 2);
     std::vector<float> out(12);
-    const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
     const Call sum = Call::allreduce(kolo::view(x), ReduceOp::sum);
-    EXPECT_EQ(refused([&] { kolo::grouped("g", {}); }), "grouped call \"g\": it has no calls; give at least one");
-    EXPECT_EQ(refused([&] {
-                kolo::grouped("g", {sum, Call::broadcast(kolo::view(y), 0)});
-              }),
-              "grouped call \"g\": its calls differ in the kind of collective: allreduce in call 0, broadcast in call "
-              "1; they may "
-              "differ in their tensors alone");
-    EXPECT_EQ(
-        refused([&] {
-          kolo::grouped("g", {sum, Call::allreduce(kolo::view(y), ReduceOp::max)});
-        }),
-        "grouped call \"g\": its calls differ in op: sum in call 0, max in call 1; they may differ in their tensors "
-        "alone");
-    EXPECT_EQ(
-        refused([&] {
-          kolo::grouped("g", {Call::reduce(kolo::view(x), 0), Call::reduce(kolo::view(y), 1)});
-        }),
-        "grouped call \"g\": its calls differ in root: 0 in call 0, 1 in call 1; they may differ in their tensors "
-        "alone");
-    EXPECT_EQ(refused([&] {
-                kolo::grouped("g", {sum, sum});
-              }),
-              "grouped call \"g\": calls 0 and 1 use the same memory, and one of them writes it; give each its own");
-    EXPECT_EQ(refused([&] {
-                kolo::grouped("g", {Call::allgather_into(kolo::const_view(x), kolo::view(out)),
-                                    Call::allgather_into(kolo::const_view(y), kolo::view(out.data() + 11, 1))});
-              }),
-              "grouped call \"g\": calls 0 and 1 use the same memory, and one of them writes it; give each its own");
     // Reading the same is no harm. An output of the wrong size fails the group there, and nowhere else.
     std::vector<float> other(kolo::rank() == 0 ? 12 : 7);
     for (int call = 0; call < 2; ++call) {
@@ -164,7 +122,8 @@ TEST(CallErrors, OfGroups) {
         gather();
         EXPECT_EQ(other, std::vector<float>(12, 1));
       } else {
-        EXPECT_EQ(refused(gather), "the output of call 1 of \"g\" has 7 elements, but the ranks together gave 12");
+        EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, gather),
+                  "the output of call 1 of \"g\" has 7 elements, but the ranks together gave 12");
       }
     }
     // One of another length makes all of them not run.
@@ -318,81 +277,13 @@ TEST_P(Calls, GatherEqualRows) {
   });
 }
 
-TEST(CallErrors, OfEqualRows) {
+TEST(CallErrors, OfPreparedRequests) {
   kolo::run_local(2, [] {
-    std::vector<int> in(3), out(6);
-    const auto gather = [&](kolo::ConstTensorView from, kolo::TensorView to) {
-      return sentence_of(ErrorCode::invalid_argument, [&] {
-        kolo::run({kolo::world(), "g"}, Call::allgather_equal_into(from, to));
-      });
-    };
-    EXPECT_EQ(gather(kolo::const_view(in), kolo::view(in)),
-              "allgather_equal of \"g\": the output has 3 elements, but 2 ranks give 3 each");
-    EXPECT_EQ(gather(kolo::const_view(out.data() + 1, 3), kolo::view(out)),
-              "allgather_equal of \"g\": the input and the output overlap; give an output of its own, or exactly this "
-              "rank's rows of it as the input");
-    in.resize(kolo::rank() == 0 ? 3 : 2);
-    out.resize(in.size() * 2);
-    EXPECT_NE(sentence_of(
-                  ErrorCode::mismatch,
-                  [&] {
-                    kolo::run({kolo::world(), "g"}, Call::allgather_equal_into(kolo::const_view(in), kolo::view(out)));
-                  })
-                  .find("[3] on rank 0"),
-              std::string::npos);
-    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
-  });
-}
-
-TEST(CallErrors, OfNamesAndResults) {
-  kolo::run_local(2, [] {
-    std::vector<float> x(6, 1), y(6, 2);
-    const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
-    const std::string no_name = "this call needs a name: give every tensor one of its own, the same on all ranks";
-    const Call sum = Call::allreduce(kolo::view(x));
-    const Call gather = Call::allgather(kolo::const_view(x));
-    EXPECT_EQ(refused([&] { kolo::run({kolo::world(), ""}, sum); }), no_name);
-    EXPECT_EQ(refused([&] { (void)kolo::start({kolo::world(), ""}, gather); }), no_name);
-    EXPECT_EQ(refused([&] { kolo::run(kolo::world(), Call::grouped(Span<const Call>(&sum, 1))); }), no_name);
-    EXPECT_EQ(refused([&] { (void)kolo::prepare("g", gather); }),
-              "allgather of \"g\": it owns its result, which a prepared request cannot; use the call with _into, and "
-              "give the output");
-    EXPECT_EQ(refused([&] {
-                kolo::grouped("g", {gather, gather});
-              }),
-              "grouped call \"g\": call 0 owns its result; use the call with _into, and give the output");
-    for (const Call& other : {Call::barrier(), Call::grouped(Span<const Call>(&sum, 1))}) {
-      EXPECT_EQ(
-          refused([&] {
-            kolo::grouped("g", {Call::allreduce(kolo::view(y)), other});
-          }),
-          "grouped call \"g\": call 1 is a barrier or a grouped call itself; only calls with tensors of their own "
-          "are grouped");
-    }
-    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
-  });
-}
-
-TEST(CallErrors, AreThoseOfTheCalls) {
-  kolo::run_local(2, [] {
-    std::vector<float> x(6, 1), out(5);
-    const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
-    EXPECT_EQ(refused([&] { (void)kolo::prepare("x", Call::reduce(kolo::view(x), 2)); }),
-              "reduce of \"x\": there is no root rank 2; a root is a rank of the group, 0 to 1");
-    EXPECT_EQ(refused([&] { (void)kolo::prepare("x", Call::allreduce_into(kolo::const_view(x), kolo::view(out))); }),
-              "allreduce of \"x\": the input has shape [6], but the output has [5]; they must agree");
-    EXPECT_EQ(refused([&] { (void)kolo::prepare("x", Call::gather_into(kolo::const_view(x), {}, kolo::rank())); }),
-              "gather of \"x\": rank " + std::to_string(kolo::rank()) +
-                  " is the root, and gets the result; give an output");
-    EXPECT_EQ(refused([&] { (void)kolo::prepare("", Call::broadcast(kolo::view(x), 0)); }),
-              "this call needs a name: give every tensor one of its own, the same on all ranks");
-    EXPECT_EQ(refused([&] { (void)kolo::prepare(kolo::world(), Call::broadcast(kolo::view(x), 0)); }),
-              "this call needs a name: give every tensor one of its own, the same on all ranks");
+    std::vector<float> x(6, 1), out(kolo::rank() == 0 ? 12 : 5);
     kolo::Prepared held = kolo::prepare("held", Call::broadcast(kolo::view(x), 0));
     EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { (void)kolo::reduce_async("held", kolo::view(x), 0); }),
               "the name \"held\" belongs to a prepared request: start that one, or use another name");
     // An output of the wrong size fails there alone, every time.
-    out.resize(kolo::rank() == 0 ? 12 : 5);
     kolo::Prepared gather = kolo::prepare("g", Call::allgather_into(kolo::const_view(x), kolo::view(out)));
     for (int call = 0; call < 3; ++call) {
       kolo::Handle handle = gather.start();
@@ -400,7 +291,7 @@ TEST(CallErrors, AreThoseOfTheCalls) {
         handle.wait();
         continue;
       }
-      EXPECT_EQ(refused([&] { handle.wait(); }),
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { handle.wait(); }),
                 "the output of allgather of \"g\" has 5 elements, but the ranks together gave 12");
     }
     EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);

@@ -53,12 +53,6 @@ TEST(Groups, AContextStandsForItsWorld) {
   });
 }
 
-TEST(Groups, WithoutAContextThereIsNoWorld) {
-  EXPECT_EQ(sentence_of(ErrorCode::not_initialized, [] { (void)kolo::world(); }),
-            "this thread has no context: call kolo::init() first (or make a kolo::Session, pass a kolo::Context, or "
-            "bind one to this thread by a kolo::ContextGuard)");
-}
-
 TEST(Groups, FollowAContextThatIsMoved) {
   kolo::Context context;
   const Group group = context;

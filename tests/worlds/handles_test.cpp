@@ -23,10 +23,12 @@
 #include <kolo/join.hpp>
 
 #include "errors.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
+using kolo::testing::run_in;
 using kolo::testing::sentence_of;
 
 std::ptrdiff_t open_descriptors() {
@@ -72,33 +74,20 @@ TEST(Handles, DoNotKeepTheMemoryOfTheirContext) {
   std::vector<kolo::Handle> handles;
   std::int64_t before = 0;
   const auto run = [&] {
-    kolo::run_local(
-        2,
-        [&] {
-          std::vector<float> x{1};
-          kolo::Handle handle = kolo::allreduce_async("w", kolo::view(x));
-          handle.wait();
-          const std::lock_guard lock(mutex);
-          handles.push_back(std::move(handle));
-          EXPECT_GE(mapped_bytes(), before + kSlots / 2);
-        },
-        options);
+    run_in(2, options, [&] {
+      std::vector<float> x{1};
+      kolo::Handle handle = kolo::allreduce_async("w", kolo::view(x));
+      handle.wait();
+      const std::lock_guard lock(mutex);
+      handles.push_back(std::move(handle));
+      EXPECT_GE(mapped_bytes(), before + kSlots / 2);
+    });
   };
   run();  // threads leave memory behind that the next ones use
   before = mapped_bytes();
   for (int i = 0; i < 4; ++i) run();
   EXPECT_LT(mapped_bytes(), before + kSlots);
   kolo::wait_all(handles);
-}
-
-TEST(Handles, OfAContextThatWentSayWhatBecameOfThem) {
-  kolo::run_local(2, [] {
-    std::vector<float> x{1};
-    kolo::Handle handle = kolo::allreduce_async("w" + std::to_string(kolo::rank()), kolo::view(x));
-    kolo::current_context().shutdown();
-    EXPECT_TRUE(handle.done());
-    EXPECT_THROW(handle.wait(), kolo::Error);
-  });
 }
 
 /// Rank 1 submits when rank 0 has begun to wait, or is about to.
@@ -172,39 +161,6 @@ TEST(Handles, TimeoutsOfCallsTakeAnyUnit) {
   std::vector<float> x{1};
   kolo::allreduce({context, "w"}, kolo::view(x), Options{}.with_timeout(std::chrono::hours::max()));
   EXPECT_EQ(x[0], 1.0F);
-}
-
-TEST(Handles, TimeoutsOfCallsMustBePositive) {
-  kolo::Context context;
-  std::vector<float> x{1};
-  const kolo::TensorView view = kolo::view(x);
-  const auto refused = [](const auto& call) { return sentence_of(ErrorCode::invalid_argument, call); };
-  const std::string zero = ": its timeout is 0 ns; give a time greater than zero, or none for KOLO_TIMEOUT_S";
-  const auto none = kolo::AllreduceOptions{}.with_timeout(std::chrono::seconds(0));
-  const std::chrono::seconds nothing(0);
-  for (int round = 0; round < 2; ++round) {  // then the name is known
-    EXPECT_EQ(refused([&] { kolo::allreduce({context, "w"}, view, none); }), "allreduce of \"w\"" + zero);
-    EXPECT_EQ(refused([&] { (void)kolo::allreduce_async({context, "w"}, view, none); }), "allreduce of \"w\"" + zero);
-    kolo::allreduce({context, "w"}, view);
-  }
-  EXPECT_EQ(refused([&] { kolo::allreduce(context, view, none); }), "unnamed allreduce" + zero);
-  EXPECT_EQ(refused([&] { kolo::barrier(context, kolo::BarrierOptions{}.with_timeout(nothing)); }),
-            "unnamed barrier" + zero);
-  EXPECT_EQ(refused([&] {
-              kolo::broadcast({context, "b"}, view, 0, kolo::BroadcastOptions{}.with_timeout(nothing));
-            }),
-            "broadcast of \"b\"" + zero);
-  EXPECT_EQ(refused([&] {
-              (void)kolo::allgather({context, "g"}, view, kolo::AllgatherOptions{}.with_timeout(nothing));
-            }),
-            "allgather of \"g\"" + zero);
-  EXPECT_EQ(
-      refused([&] {
-        (void)kolo::prepare({context, "p"}, kolo::Call::allreduce(view, kolo::AllreduceOptions{}.with_timeout(
-                                                                            std::chrono::milliseconds(-2))));
-      }),
-      "allreduce of \"p\": its timeout is -2000000 ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
-  kolo::barrier(context);
 }
 
 TEST(Handles, NamesAreShownOnOneLineAndInPart) {

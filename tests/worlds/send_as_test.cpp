@@ -7,10 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <kolo/kolo.hpp>
@@ -19,6 +17,7 @@
 #include "errors.hpp"
 #include "tests/optimizer/model.hpp"
 #include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -28,7 +27,10 @@ using kolo::ErrorCode;
 using kolo::ReduceOp;
 using kolo::Shape;
 using kolo::TensorView;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
 using kolo::testing::sentence_of;
+using kolo::testing::worlds;
 
 constexpr std::int64_t kLengths[] = {0, 1, 7, 100, 5'000, kolo::testing::unless_sanitized(70'001, 20'001)};
 
@@ -39,24 +41,11 @@ float rounded(DType dtype, float value) {
                                  : kolo::base::to_float(kolo::base::to_bfloat16(value));
 }
 
-/// Ranks, and ranks per (virtual) node.
-class SendAs : public testing::TestWithParam<std::pair<int, int>> {
+class SendAs : public InWorlds {
  protected:
-  void run(const std::function<void()>& body) const {
-    kolo::run_local(GetParam().first, body,
-                    kolo::Options{}
-                        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
-                        .with_setting("KOLO_SLOT_BYTES", "16K")
-                        .with_setting("KOLO_TIMEOUT_S", "60"));
-  }
+  SendAs() : InWorlds({{"KOLO_SLOT_BYTES", "16K"}}) {}
 };
-INSTANTIATE_TEST_SUITE_P(Worlds, SendAs,
-                         testing::Values(std::pair{1, 0}, std::pair{2, 0}, std::pair{4, 0}, std::pair{4, 1},
-                                         std::pair{4, 2}, std::pair{3, 2}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
-                                  "pernode";
-                         });
+INSTANTIATE_TEST_SUITE_P(Worlds, SendAs, worlds({{1, 0}, {2, 0}, {4, 0}, {4, 1}, {4, 2}, {3, 2}}), name_of);
 
 template <class T>
 void sum_exactly(const TensorView& x, DType narrow) {
@@ -230,19 +219,6 @@ TEST_P(SendAs, GradientsOfADistributedOptimizer) {
 
 TEST(SendAsRefuses, WhatMakesNoSense) {
   kolo::run_local(2, [] {
-    std::vector<float> x(4);
-    std::vector<std::int32_t> n(4);
-    const auto refused = [](ErrorCode code, const auto& call) { return sentence_of(code, call); };
-    EXPECT_EQ(refused(ErrorCode::invalid_argument, [&] { kolo::allreduce("x", kolo::view(x), as(DType::float64)); }),
-              "allreduce of \"x\": send_as is float64; only float16 and bfloat16 make sense");
-    EXPECT_EQ(refused(ErrorCode::invalid_argument, [&] { kolo::allreduce(kolo::view(n), as(DType::float16)); }),
-              "unnamed allreduce: int32 cannot be sent as float16; send_as needs a floating-point type");
-    EXPECT_EQ(refused(ErrorCode::invalid_argument,
-                      [&] {
-                        (void)kolo::reduce_scatter(kolo::const_view(n),
-                                                   kolo::ReduceScatterOptions{}.with_send_as(DType::bfloat16));
-                      }),
-              "unnamed reduce_scatter: int32 cannot be sent as bfloat16; send_as needs a floating-point type");
     kolo::test::Model<float> model;
     model.add("a", {0.0F});
     Counter counter;
@@ -250,26 +226,22 @@ TEST(SendAsRefuses, WhatMakesNoSense) {
       kolo::DistributedOptimizer(counter, model.parameters(),
                                  kolo::DistributedOptimizerOptions{}.with_send_gradients_as(narrow));
     };
-    EXPECT_EQ(refused(ErrorCode::invalid_argument, [&] { make(DType::int8); }),
+    EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { make(DType::int8); }),
               "DistributedOptimizer: send_gradients_as is int8; only float16 and bfloat16 make sense");
-    EXPECT_EQ(refused(ErrorCode::mismatch, [&] { make(kolo::rank() == 0 ? DType::float16 : DType::bfloat16); }),
+    EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { make(kolo::rank() == 0 ? DType::float16 : DType::bfloat16); }),
               "DistributedOptimizer(gradients): ranks disagree: rank 0 has \"send_gradients_as float16\"; rank 1 has "
               "\"send_gradients_as bfloat16\"");
   });
 }
 
-TEST(SendAsRefuses, RanksThatDisagree) {
+/// They do not pass by the log then.
+TEST(SendAsRefuses, UnnamedCallsThatDisagree) {
   kolo::run_local(2, [] {
     std::vector<float> x(4);
     AllreduceOptions options;
     if (kolo::rank() == 1) options.send_as = DType::float16;
-    const std::string wanted = "ranks disagree about the type that is sent: the tensor's own on rank 0; float16 on "
-                               "rank 1. The operation did not run; submit the same on every rank.";
-    EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce("x", kolo::view(x), options); }),
-              "tensor \"x\" of allreduce: " + wanted);
-    EXPECT_NE(sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce(kolo::view(x), options); }).find(wanted),
-              std::string::npos)
-        << "unnamed ones do not pass by the log then";
+    const std::string sentence = sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce(kolo::view(x), options); });
+    EXPECT_TRUE(kolo::testing::has(sentence, {"about the type that is sent: the tensor's own on rank 0; float16 on"}));
     EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2) << "the job goes on";
   });
 }

@@ -7,41 +7,28 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <future>
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
 
-#include "errors.hpp"
 #include "steps.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::ReduceOp;
 using kolo::testing::Gradients;
-using kolo::testing::sentence_of;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
+using kolo::testing::worlds;
 
-using Form = std::pair<int, int>;
-
-class Submission : public testing::TestWithParam<Form> {
- protected:
-  using Settings = std::vector<std::pair<std::string, std::string>>;
-
-  void run(const std::function<void()>& body, const Settings& settings = {}) const {
-    kolo::Options options;
-    options.with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
-        .with_setting("KOLO_TIMEOUT_S", "100");
-    for (const auto& [name, value] : settings) options.with_setting(name, value);
-    kolo::run_local(GetParam().first, body, options);
-  }
-};
+class Submission : public InWorlds {};
 
 /// Runs `body(thread, context)` on `count` threads of this rank.
 template <class Body>
@@ -58,15 +45,6 @@ TEST_P(Submission, ThreadsWithTensorsOfTheirOwn) {
     on_threads(3, [](int thread, kolo::Context& context) {
       Gradients gradients(10, "thread" + std::to_string(thread) + ".");
       for (int step = 0; step < 30; ++step) gradients.run(context, step);
-    });
-  });
-}
-
-/// Which call is which is then chance, on every rank another: all say the same.
-TEST_P(Submission, UnnamedCallsFromThreads) {
-  run([] {
-    on_threads(2, [](int, kolo::Context& context) {
-      for (int i = 0; i < 50; ++i) ASSERT_EQ(kolo::allreduce(context, 1.0, ReduceOp::sum), context.size());
     });
   });
 }
@@ -263,33 +241,31 @@ TEST_P(Submission, CallbacksOneByOne) {
 /// Who submits or looks, and does not wait, may hold a lock that another operation's callback wants. The mailbox has
 /// room for one: submitters find it full, and empty it themselves.
 TEST_P(Submission, CallbacksAreNotForWhoDoesNotWait) {
-  run(
-      [] {
-        kolo::Context& context = kolo::current_context();
-        const std::thread::id self = std::this_thread::get_id();
-        const kolo::Handle* on_its_own = nullptr;  // this thread's alone: whose callback may run on it now
-        std::atomic<int> intruders{0};
-        std::vector<std::vector<float>> x(40, std::vector<float>(4, 1));
-        for (int round = 0; round < 20; ++round) {
-          std::vector<kolo::Handle> handles(x.size());
-          std::atomic<std::size_t> called{0};
-          for (std::size_t k = 0; k < x.size(); ++k) {
-            handles[k] = kolo::allreduce_async({context, "t" + std::to_string(k)}, kolo::view(x[k]));
-            on_its_own = &handles[k];
-            handles[k].on_done([&, one = &handles[k]](const kolo::Status&) {
-              if (std::this_thread::get_id() == self && on_its_own != one) intruders.fetch_add(1);
-              called.fetch_add(1, std::memory_order_release);
-            });
-            on_its_own = nullptr;
-          }
-          while (called.load(std::memory_order_acquire) < x.size()) {
-            for (const kolo::Handle& handle : handles) static_cast<void>(handle.done());
-            std::this_thread::yield();
-          }
-          EXPECT_EQ(intruders.load(), 0) << "round " << round;
-        }
-      },
-      {{"KOLO_MAILBOX", "1"}});
+  run({{"KOLO_MAILBOX", "1"}}, [] {
+    kolo::Context& context = kolo::current_context();
+    const std::thread::id self = std::this_thread::get_id();
+    const kolo::Handle* on_its_own = nullptr;  // this thread's alone: whose callback may run on it now
+    std::atomic<int> intruders{0};
+    std::vector<std::vector<float>> x(40, std::vector<float>(4, 1));
+    for (int round = 0; round < 20; ++round) {
+      std::vector<kolo::Handle> handles(x.size());
+      std::atomic<std::size_t> called{0};
+      for (std::size_t k = 0; k < x.size(); ++k) {
+        handles[k] = kolo::allreduce_async({context, "t" + std::to_string(k)}, kolo::view(x[k]));
+        on_its_own = &handles[k];
+        handles[k].on_done([&, one = &handles[k]](const kolo::Status&) {
+          if (std::this_thread::get_id() == self && on_its_own != one) intruders.fetch_add(1);
+          called.fetch_add(1, std::memory_order_release);
+        });
+        on_its_own = nullptr;
+      }
+      while (called.load(std::memory_order_acquire) < x.size()) {
+        for (const kolo::Handle& handle : handles) static_cast<void>(handle.done());
+        std::this_thread::yield();
+      }
+      EXPECT_EQ(intruders.load(), 0) << "round " << round;
+    }
+  });
 }
 
 /// A barrier completes beside what its ranks have started and not finished.
@@ -312,7 +288,7 @@ TEST_P(Submission, ABarrierIsNoFence) {
 
 TEST_P(Submission, HandlesThatAreDropped) {
   // Outlives the world: nobody waits for what is gathered from it.
-  std::vector<std::vector<float>> memory(static_cast<std::size_t>(GetParam().first), std::vector<float>(100, 1));
+  std::vector<std::vector<float>> memory(static_cast<std::size_t>(GetParam().ranks), std::vector<float>(100, 1));
   run([&memory] {
     kolo::Context& context = kolo::current_context();
     std::vector<std::vector<float>> x(20, std::vector<float>(100, 1));
@@ -340,21 +316,6 @@ TEST_P(Submission, HandlesThatAreDropped) {
   });
 }
 
-TEST_P(Submission, HandlesThatOutliveTheirWorld) {
-  std::vector<kolo::Handle> handles(static_cast<std::size_t>(GetParam().first));
-  std::vector<std::vector<float>> x(handles.size(), std::vector<float>(10, 1));
-  run([&] {
-    const auto rank = static_cast<std::size_t>(kolo::rank());
-    handles[rank] = kolo::allreduce_async("x", kolo::view(x[rank]));
-    handles[rank].wait();
-  });
-  for (std::size_t rank = 0; rank < handles.size(); ++rank) {
-    handles[rank].wait();
-    EXPECT_TRUE(handles[rank].done());
-    EXPECT_EQ(x[rank], std::vector<float>(10, static_cast<float>(handles.size())));
-  }
-}
-
 TEST_P(Submission, BigAndSmallTogether) {
   run([] {
     std::vector<float> big(300'000, 1);
@@ -373,10 +334,6 @@ TEST_P(Submission, BigAndSmallTogether) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, Submission, testing::Values(Form{1, 0}, Form{2, 0}, Form{4, 0}, Form{4, 2}, Form{3, 1}),
-                         [](const testing::TestParamInfo<Form>& info) {
-                           return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
-                                  "pernode";
-                         });
+INSTANTIATE_TEST_SUITE_P(Forms, Submission, worlds({{1, 0}, {2, 0}, {4, 0}, {4, 2}, {3, 1}}), name_of);
 
 }  // namespace

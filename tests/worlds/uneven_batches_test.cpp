@@ -19,36 +19,25 @@
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
-#include "tests/support/sanitized.hpp"
+#include "world.hpp"
 
 namespace {
 
 using kolo::Call;
 using kolo::ErrorCode;
 using kolo::Shape;
+using kolo::testing::InWorlds;
+using kolo::testing::name_of;
 using kolo::testing::sentence_of;
+using kolo::testing::worlds;
 using Numbers = std::vector<std::int32_t>;
 
-/// Ranks, and ranks per (virtual) node.
-using World = std::pair<int, int>;
-
-template <class Body>
-void run(const World& world, Body&& body) {
-  kolo::run_local(world.first, std::forward<Body>(body),
-                  kolo::Options{}
-                      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.second))
-                      .with_setting("KOLO_SLOT_BYTES", "256")
-                      .with_setting("KOLO_TIMEOUT_S", "100"));
-}
-
-class UnevenBatches : public testing::TestWithParam<World> {};
-INSTANTIATE_TEST_SUITE_P(Worlds, UnevenBatches,
-                         testing::ValuesIn(kolo::testing::and_unless_sanitized<World>(
-                             {{1, 0}, {2, 0}, {3, 0}, {4, 2}, {3, 1}}, {{8, 0}, {8, 3}})),
-                         [](const auto& info) {
-                           return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
-                                  "pernode";
-                         });
+class UnevenBatches : public InWorlds {
+ protected:
+  UnevenBatches() : InWorlds({{"KOLO_SLOT_BYTES", "256"}}) {}
+};
+INSTANTIATE_TEST_SUITE_P(Worlds, UnevenBatches, worlds({{1, 0}, {2, 0}, {3, 0}, {4, 2}, {3, 1}}, {{8, 0}, {8, 3}}),
+                         name_of);
 
 /// How many rows a rank has of a tensor in a step: none, few, and many; of every fifth tensor nobody has any.
 int rows_of(int step, int tensor, int rank) {
@@ -86,7 +75,7 @@ Numbers numbers_of(const kolo::Tensor& tensor) {
 }
 
 TEST_P(UnevenBatches, GathersOfRowsThatDiffer) {
-  run(GetParam(), [] {
+  run([] {
     constexpr int kTensors = 12;
     const int root = kolo::size() - 1;
     const std::vector<double> fixed(3, kolo::rank());
@@ -152,7 +141,7 @@ kolo::TensorView room_in(Numbers& numbers) {
 }
 
 TEST_P(UnevenBatches, ScattersAndAlltoallsOfRowsThatDiffer) {
-  run(GetParam(), [] {
+  run([] {
     constexpr std::size_t kTensors = 9;
     for (int step = 0; step < 6; ++step) {
       std::deque<Numbers> memory;
@@ -180,11 +169,15 @@ TEST_P(UnevenBatches, ScattersAndAlltoallsOfRowsThatDiffer) {
       for (const auto& [out, wanted] : expected) EXPECT_EQ(*out, wanted) << "step " << step;
       for (std::size_t i = 0; i < kTensors; ++i) {
         Numbers wanted;
+        std::vector<std::int64_t> received;
         for (int from = 0; from < kolo::size(); ++from) {
           const Numbers theirs = received_from(splits_of(step, static_cast<int>(i), from), from);
           wanted.insert(wanted.end(), theirs.begin(), theirs.end());
+          received.push_back(static_cast<std::int64_t>(theirs.size()) / 2);
         }
-        EXPECT_EQ(numbers_of(exchanged[i].get().output), wanted) << i << " in step " << step;
+        const kolo::AlltoallResult got = exchanged[i].get();
+        EXPECT_EQ(numbers_of(got.output), wanted) << i << " in step " << step;
+        EXPECT_EQ(got.received_splits, received);
       }
       kolo::end_step();
     }
@@ -202,7 +195,7 @@ struct Three {
 };
 
 TEST_P(UnevenBatches, AnOutputThatDoesNotFitFailsItsTensorAlone) {
-  run(GetParam(), [] {
+  run([] {
     const int size = kolo::size();
     const int last = size - 1;
     const Numbers mine(2, kolo::rank());
@@ -266,7 +259,7 @@ TEST_P(UnevenBatches, AnOutputThatDoesNotFitFailsItsTensorAlone) {
 
 /// Of a planned step whose tensors are one batch. The group fails as one.
 TEST_P(UnevenBatches, RowsThatDisagreeFailTheirTensorAlone) {
-  run(GetParam(), [] {
+  run([] {
     const int last = kolo::size() - 1;
     const Numbers mine(2, kolo::rank());
     Numbers all;
@@ -307,7 +300,7 @@ TEST_P(UnevenBatches, RowsThatDisagreeFailTheirTensorAlone) {
 
 /// The last copy goes while they are in flight; each call's memory goes when that call is over.
 TEST_P(UnevenBatches, CallsOutliveTheGroup) {
-  run(GetParam(), [] {
+  run([] {
     std::vector<Numbers> mine, out;
     for (int tensor = 0; tensor < 50; ++tensor) {
       mine.emplace_back(static_cast<std::size_t>(tensor % 7 * 30), kolo::rank() + tensor);
@@ -332,7 +325,7 @@ TEST_P(UnevenBatches, CallsOutliveTheGroup) {
 }
 
 TEST_P(UnevenBatches, WhileARankHasJoined) {
-  run(GetParam(), [] {
+  run([] {
     for (int absent = 0; absent < kolo::size(); ++absent) {
       std::vector<int> left = everybody();
       left.erase(left.begin() + absent);
@@ -368,7 +361,7 @@ TEST_P(UnevenBatches, WhileARankHasJoined) {
 
 /// However many, a batch has 64 at most.
 TEST_P(UnevenBatches, UnnamedGathersInFlight) {
-  run(GetParam(), [] {
+  run([] {
     constexpr int kCalls = 300;
     const std::uint64_t before = kolo::metrics().batches;
     std::vector<Numbers> mine;
