@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a caller can do wrong beyond one call (refusals_test.cpp): names in flight, handles, settings, contexts; the code
-// and the sentence, and that the job goes on afterwards.
+// What a caller can do wrong beyond one call (refusals_test.cpp): names in flight, handles, settings, contexts; the
+// code and the sentence, and that the job goes on afterwards.
 #include <gtest/gtest.h>
 
 #include <array>
