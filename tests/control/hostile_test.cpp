@@ -283,77 +283,75 @@ std::string refusal_of(const Check& check) {
 
 TEST(Hostile, RefusalsSayWhatIsWrong) {
   const std::string begin = "a control message is not valid: ";
-  const auto up = [](const UpMessage& message) {
-    return refusal_of([&] { Sequencer(options_of_two()).on_message(message, {}); });
+  const auto up = [&](const UpMessage& message, const char* refusal) {
+    SCOPED_TRACE(refusal);
+    EXPECT_EQ(refusal_of([&] { Sequencer(options_of_two()).on_message(message, {}); }), begin + refusal);
   };
-  const auto log = [](const LogEntry& entry) {
-    const std::string of_relay = refusal_of([&] {
-      Relay(kRecordedSize, {{0}, {1}}, kRecordedSize, 4, kRecordedCapacity).on_log(entry);
-    });
+  const auto log = [&](const LogEntry& entry, const char* refusal) {
+    SCOPED_TRACE(refusal);
+    EXPECT_EQ(refusal_of([&] {
+                Relay(kRecordedSize, {{0}, {1}}, kRecordedSize, 4, kRecordedCapacity).on_log(entry);
+              }),
+              begin + refusal);
     std::vector<Action> actions;
-    EXPECT_EQ(refusal_of([&] { Participant(1, kRecordedSize, kRecordedCapacity).on_log(entry, actions); }), of_relay);
-    return of_relay;
+    EXPECT_EQ(refusal_of([&] { Participant(1, kRecordedSize, kRecordedCapacity).on_log(entry, actions); }),
+              begin + refusal);
   };
-  EXPECT_EQ(up(Departed{2}), begin + "there is no such rank");
-  EXPECT_EQ(up(Deserted{0, 2}), begin + "there is no such rank");
-  EXPECT_EQ(up(Deserted{1, 1}), begin + "a rank was deserted by itself");
-  EXPECT_EQ(up(Departed{-1}), begin + "there is no such rank");
-  EXPECT_EQ(up(Answer{1, 0, true, Doing::waiting, {7}, std::nullopt}), begin + "there is no such rank");
-  EXPECT_EQ(up(RankLost{0, ErrorCode::ok, ""}), begin + "a rank is lost without an error");
-  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {}}), begin + "a declaration has no variants");
-  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{std::nullopt, {0, 1}}}}),
-            begin + "a name without an id was submitted without a signature");
-  EXPECT_EQ(up(Declared{0, "x", 1, 0, 0, {{core::Signature(), {0, 1}}}}),
-            begin + "an id was declared under another name");
+  up(Departed{2}, "there is no such rank");
+  up(Deserted{0, 2}, "there is no such rank");
+  up(Deserted{1, 1}, "a rank was deserted by itself");
+  up(Departed{-1}, "there is no such rank");
+  up(Answer{1, 0, true, Doing::waiting, {7}, std::nullopt}, "there is no such rank");
+  up(RankLost{0, ErrorCode::ok, ""}, "a rank is lost without an error");
+  up(Declared{0, "x", 1, core::kNoTensor, 0, {}}, "a declaration has no variants");
+  up(Declared{0, "x", 1, core::kNoTensor, 0, {{std::nullopt, {0, 1}}}},
+     "a name without an id was submitted without a signature");
+  up(Declared{0, "x", 1, 0, 0, {{core::Signature(), {0, 1}}}}, "an id was declared under another name");
   core::Signature add;
   add.kind = core::CollectiveKind::add_process_set;
   add.ranks = {0, 1};
-  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {0, 1}}}}),
-            begin + "a process set was asked for without its members");
-  EXPECT_EQ(up(Declared{0, "x", 2, core::kNoTensor, 0, {{add, {0, 1}}}, {0, 1}}),
-            begin + "a request that names its members is no round of a name");
-  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {0, 1}}}, {1}}),
-            begin + "a rank makes a request that does not name it");
-  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {1}}}, {1}}),
-            begin + "a request names other members than its process set has");
-  EXPECT_EQ(up(Overdue{0, {0, "x", 1, {1}}, 1}), begin + "a rank waits for a request that does not name it");
-  EXPECT_EQ(up(Counted{0, {0, 1}, 2}), begin + "there is no such rank");
-  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{core::Signature(), {0, 1}}}, {}, -2}),
-            begin + "there is no such rank");
-  EXPECT_EQ(up(SequenceGrown{0, 1, {{0, 1, core::Signature()}}, 2}), begin + "there is no such rank");
-  EXPECT_EQ(up(Counted{core::kCompleted, {0, 1}}), begin + "more batches are complete than there were");
-  EXPECT_EQ(up(Counted{core::kDropped, {0, 1}}), begin + "a rank drops the world");
-  EXPECT_EQ(up(Declared{0, "", 1, core::kNoTensor, 0, {{core::Signature(), {0}}}}), begin + "a tensor has no name");
+  up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {0, 1}}}}, "a process set was asked for without its members");
+  up(Declared{0, "x", 2, core::kNoTensor, 0, {{add, {0, 1}}}, {0, 1}},
+     "a request that names its members is no round of a name");
+  up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {0, 1}}}, {1}}, "a rank makes a request that does not name it");
+  up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {1}}}, {1}},
+     "a request names other members than its process set has");
+  up(Overdue{0, {0, "x", 1, {1}}, 1}, "a rank waits for a request that does not name it");
+  up(Counted{0, {0, 1}, 2}, "there is no such rank");
+  up(Declared{0, "x", 1, core::kNoTensor, 0, {{core::Signature(), {0, 1}}}, {}, -2}, "there is no such rank");
+  up(SequenceGrown{0, 1, {{0, 1, core::Signature()}}, 2}, "there is no such rank");
+  up(Counted{core::kCompleted, {0, 1}}, "more batches are complete than there were");
+  up(Counted{core::kDropped, {0, 1}}, "a rank drops the world");
+  up(Declared{0, "", 1, core::kNoTensor, 0, {{core::Signature(), {0}}}}, "a tensor has no name");
   EXPECT_EQ(refusal_of([] {
               Relay(kRecordedSize, {{0}, {1}}, kRecordedSize, 4, kRecordedCapacity)
                   .on_message(0, Declared{0, "x", 1, core::kNoTensor, 0, {{core::Signature(), {1}}}});
             }),
             begin + "a rank submits for another one");
-  EXPECT_EQ(log(Assigned{kRecordedCapacity, 1, 0, "x", {}}), begin + "there is no such id");
-  EXPECT_EQ(log(Assigned{core::kSteps, 1, 0, "x", {}}), begin + "there is no such id");
-  EXPECT_EQ(log(Assigned{core::kReservedIds, 1, 0, "", {}}), begin + "a tensor has no name");
-  EXPECT_EQ(log(SetAdded{1, 4, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
-  EXPECT_EQ(log(SetAdded{1, core::kFirstRow + 1, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
-  EXPECT_EQ(log(SetAdded{1, core::kEndOfRows, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
-  EXPECT_EQ(log(SetAdded{1, core::kFirstRow, 1, {2, 0}, "x"}), begin + "there is no such rank");
-  EXPECT_EQ(log(SetAdded{1, core::kFirstRow, 1, {1, 1}, "x"}), begin + "ranks do not ascend");
-  EXPECT_EQ(log(SetRemoved{0}), begin + "the world's process set was removed");
-  EXPECT_EQ(log(SetRemoved{1}), begin + "there is no such process set");
-  EXPECT_EQ(log(Query{1, {0, "", 1, {1, 0}}}), begin + "ranks do not ascend");
-  EXPECT_EQ(log(Failed{{1, "", 1, {0}}, ErrorCode::mismatch, "no"}),
-            begin + "a request that names its members is not the world's");
-  EXPECT_EQ(log(BatchAppended{3, {core::kReservedIds}}), begin + "there is no such process set");
-  EXPECT_EQ(log(PlannedBatch{3, 1}), begin + "there is no such plan");
-  EXPECT_EQ(log(PlannedBatch{3, 1, 2}), begin + "there is no such rank");
-  EXPECT_EQ(log(BatchAppended{0, {core::kReservedIds}, -2}), begin + "there is no such rank");
-  EXPECT_EQ(log(SequenceAppended{0, 1, {}, 2}), begin + "there is no such rank");
-  EXPECT_EQ(log(Evicted{7, 1}), begin + "an id was evicted that means nothing");
-  EXPECT_EQ(log(RankDeparted{1, 2}), begin + "there is no such rank");
-  EXPECT_EQ(log(RankDeparted{1, 1}), begin + "a rank has left because of itself");
-  EXPECT_EQ(log(RankDeparted{2}), begin + "there is no such rank");
-  EXPECT_EQ(up(Joined{2, 0, 0, 0, {}}), begin + "there is no such rank");
-  EXPECT_EQ(up(Joined{0, 0, 0, 0, {{"b", 1, 0, {}}, {"a", 1, 0, {}}}}), begin + "names do not ascend");
-  EXPECT_EQ(up(Overdue{0, {0, "x", 1, {}, true}, 1}), begin + "a join has a name");
+  log(Assigned{kRecordedCapacity, 1, 0, "x", {}}, "there is no such id");
+  log(Assigned{core::kSteps, 1, 0, "x", {}}, "there is no such id");
+  log(Assigned{core::kReservedIds, 1, 0, "", {}}, "a tensor has no name");
+  log(SetAdded{1, 4, 1, {0, 1}, "x"}, "there is no such row of ids");
+  log(SetAdded{1, core::kFirstRow + 1, 1, {0, 1}, "x"}, "there is no such row of ids");
+  log(SetAdded{1, core::kEndOfRows, 1, {0, 1}, "x"}, "there is no such row of ids");
+  log(SetAdded{1, core::kFirstRow, 1, {2, 0}, "x"}, "there is no such rank");
+  log(SetAdded{1, core::kFirstRow, 1, {1, 1}, "x"}, "ranks do not ascend");
+  log(SetRemoved{0}, "the world's process set was removed");
+  log(SetRemoved{1}, "there is no such process set");
+  log(Query{1, {0, "", 1, {1, 0}}}, "ranks do not ascend");
+  log(Failed{{1, "", 1, {0}}, ErrorCode::mismatch, "no"}, "a request that names its members is not the world's");
+  log(BatchAppended{3, {core::kReservedIds}}, "there is no such process set");
+  log(PlannedBatch{3, 1}, "there is no such plan");
+  log(PlannedBatch{3, 1, 2}, "there is no such rank");
+  log(BatchAppended{0, {core::kReservedIds}, -2}, "there is no such rank");
+  log(SequenceAppended{0, 1, {}, 2}, "there is no such rank");
+  log(Evicted{7, 1}, "an id was evicted that means nothing");
+  log(RankDeparted{1, 2}, "there is no such rank");
+  log(RankDeparted{1, 1}, "a rank has left because of itself");
+  log(RankDeparted{2}, "there is no such rank");
+  up(Joined{2, 0, 0, 0, {}}, "there is no such rank");
+  up(Joined{0, 0, 0, 0, {{"b", 1, 0, {}}, {"a", 1, 0, {}}}}, "names do not ascend");
+  up(Overdue{0, {0, "x", 1, {}, true}, 1}, "a join has a name");
   EXPECT_EQ(refusal_of([] {
               Sequencer sequencer(options_of_two());
               sequencer.on_message(Joined{0, 0, 0, 0, {}}, {});
@@ -365,12 +363,12 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
         Relay(kRecordedSize, {{0}, {1}}, kRecordedSize, 4, kRecordedCapacity).on_message(0, Joined{1, 0, 0, 0, {}});
       }),
       begin + "a rank joins for another one");
-  EXPECT_EQ(log(Query{1, {0, "x", 1, {}, true}}), begin + "a join has a name");
-  EXPECT_EQ(log(RankJoined{0, 2, {}}), begin + "there is no such rank");
-  EXPECT_EQ(log(RankJoined{0, 0, {"x", "x"}}), begin + "names do not ascend");
-  EXPECT_EQ(log(RankJoined{3, 0, {}}), begin + "there is no such process set");
-  EXPECT_EQ(log(JoinEnded{0, 2, 0, ErrorCode::ok, ""}), begin + "there is no such rank");
-  EXPECT_EQ(log(JoinEnded{0, 1, 0, ErrorCode::timeout, ""}), begin + "a join that failed has a last rank");
+  log(Query{1, {0, "x", 1, {}, true}}, "a join has a name");
+  log(RankJoined{0, 2, {}}, "there is no such rank");
+  log(RankJoined{0, 0, {"x", "x"}}, "names do not ascend");
+  log(RankJoined{3, 0, {}}, "there is no such process set");
+  log(JoinEnded{0, 2, 0, ErrorCode::ok, ""}, "there is no such rank");
+  log(JoinEnded{0, 1, 0, ErrorCode::timeout, ""}, "a join that failed has a last rank");
   const auto read = [](const std::vector<LogEntry>& entries) {
     return refusal_of([&] {
       Participant participant(1, kRecordedSize, kRecordedCapacity);

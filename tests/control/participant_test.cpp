@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/control/only.hpp"
+
 namespace kolo::control {
 namespace {
 
@@ -15,9 +17,7 @@ using core::kNoTensor;
 using SignaturePointer = std::shared_ptr<const core::Signature>;
 
 SignaturePointer of_length(std::int64_t elements) {
-  core::Signature signature;
-  signature.tensors.push_back({DType::float32, Shape{elements}});
-  return std::make_shared<const core::Signature>(signature);
+  return std::make_shared<const core::Signature>(signature_of(elements));
 }
 
 class ParticipantTest : public testing::Test {
@@ -62,10 +62,9 @@ TEST_F(ParticipantTest, DeclaresANewNameWholeAndCountsItAfterwards) {
   EXPECT_EQ(declared.variants[0].ranks, std::vector<std::int32_t>{1});
 
   EXPECT_TRUE(read(Assigned{3, 1, 0, "x", *signature}).empty());
-  const auto actions = read(BatchAppended{0, {3}});
-  ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<RunBatch>(actions[0]).members, std::vector<NameId>{name_id});
-  EXPECT_EQ(std::get<RunBatch>(actions[0]).plan_key, 0U);
+  const auto said = only<RunBatch>(read(BatchAppended{0, {3}}));
+  EXPECT_EQ(said.members, std::vector<NameId>{name_id});
+  EXPECT_EQ(said.plan_key, 0U);
   EXPECT_FALSE(participant.in_flight(name_id));
 
   participant.submit(name_id, signature);
@@ -102,11 +101,10 @@ TEST_F(ParticipantTest, AMismatchConsumesTheRoundAndKeepsTheGeneration) {
   const NameId name_id = known("x", 3, of_length(3));
   participant.submit(name_id, of_length(4));
   take();
-  const auto actions = read(Failed{{0, "x", 2}, ErrorCode::mismatch, "no"});
-  ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<FailName>(actions[0]).name, name_id);
-  EXPECT_EQ(std::get<FailName>(actions[0]).status.code(), ErrorCode::mismatch);
-  EXPECT_EQ(std::get<FailName>(actions[0]).status.message(), "no");
+  const auto said = only<FailName>(read(Failed{{0, "x", 2}, ErrorCode::mismatch, "no"}));
+  EXPECT_EQ(said.name, name_id);
+  EXPECT_EQ(said.status.code(), ErrorCode::mismatch);
+  EXPECT_EQ(said.status.message(), "no");
   EXPECT_FALSE(participant.in_flight(name_id));
   participant.submit(name_id, of_length(3));
   EXPECT_EQ(take().counts[0].second, (CountWord{1, 3}));
@@ -134,9 +132,7 @@ TEST_F(ParticipantTest, SendsAgainWhatAnEvictionVoids) {
 
 TEST_F(ParticipantTest, ForgetsAnIdleNameThatIsEvicted) {
   const NameId name_id = known("x", 3, of_length(3));
-  const auto actions = read(Evicted{3, 1});
-  ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<ForgetName>(actions[0]).name, name_id);
+  EXPECT_EQ(only<ForgetName>(read(Evicted{3, 1})).name, name_id);
   EXPECT_TRUE(take().empty());
   EXPECT_EQ(participant.open(0, "y"), name_id);
 }
@@ -163,9 +159,7 @@ class PlannedTest : public ParticipantTest {
 
 TEST_F(PlannedTest, RunsABatchByItsNumber) {
   for (const NameId name_id : name_ids) participant.submit(name_id, signature);
-  const auto actions = read(PlannedBatch{7, 0});
-  ASSERT_EQ(actions.size(), 1U);
-  const auto& run = std::get<RunBatch>(actions[0]);
+  const auto run = only<RunBatch>(read(PlannedBatch{7, 0}));
   EXPECT_EQ(run.members, name_ids);
   EXPECT_EQ(run.plan_key, 8U);
   EXPECT_EQ(run.number, 0U);

@@ -7,21 +7,17 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/control/only.hpp"
+
 namespace kolo::control {
 namespace {
 
 using core::kNoTensor;
 using Ranks = std::vector<std::int32_t>;
 
-core::Signature of_length(std::int64_t elements) {
-  core::Signature signature;
-  signature.tensors.push_back({DType::float32, Shape{elements}});
-  return signature;
-}
-
 Declared declare(const std::string& name, core::Round round, Ranks ranks, std::int64_t elements = 1,
                  core::TensorId id = kNoTensor, std::uint16_t generation = 0) {
-  return {0, name, round, id, generation, {{of_length(elements), std::move(ranks)}}};
+  return {0, name, round, id, generation, {{signature_of(elements), std::move(ranks)}}};
 }
 
 /// Ranks 0 and 1 are of this node, 2 and 3 below a child node.
@@ -41,7 +37,7 @@ class RelayTest : public testing::Test {
     return ranks;
   }
   void assign(core::TensorId id, std::uint16_t generation, const std::string& name) {
-    relay.on_log(Assigned{id, generation, 0, name, of_length(1)});
+    relay.on_log(Assigned{id, generation, 0, name, signature_of(1)});
   }
   void count(core::TensorId id, CountWord word) {
     for (std::size_t child = 0; child < 3; ++child) relay.on_count(child, id, word);
@@ -56,10 +52,9 @@ TEST_F(RelayTest, SendsTheLeastCountWhenItRises) {
   relay.on_count(1, 3, {1, 1});
   EXPECT_TRUE(take().empty());
   relay.on_message(2, Counted{3, {1, 1}});
-  const auto up = take();
-  ASSERT_EQ(up.size(), 1U);
-  EXPECT_EQ(std::get<Counted>(up[0]).id, 3U);
-  EXPECT_EQ(std::get<Counted>(up[0]).word, (CountWord{1, 1}));
+  const auto said = only<Counted>(take());
+  EXPECT_EQ(said.id, 3U);
+  EXPECT_EQ(said.word, (CountWord{1, 1}));
   count(3, {1, 1});
   EXPECT_TRUE(take().empty()) << "repeats are free";
 }
@@ -79,16 +74,14 @@ TEST_F(RelayTest, MergesDeclarationsOfOneRound) {
   relay.on_message(2, declare("x", 1, {2, 3}, 7));
   EXPECT_TRUE(take().empty());
   relay.on_message(0, declare("x", 1, {0}));
-  const auto up = take();
-  ASSERT_EQ(up.size(), 1U);
-  const auto& declared = std::get<Declared>(up[0]);
+  const auto declared = only<Declared>(take());
   EXPECT_EQ(declared.name, "x");
   EXPECT_EQ(declared.round, 1U);
   EXPECT_EQ(declared.id, kNoTensor);
   ASSERT_EQ(declared.variants.size(), 2U);
-  EXPECT_EQ(declared.variants[0].signature, of_length(1));
+  EXPECT_EQ(declared.variants[0].signature, signature_of(1));
   EXPECT_EQ(declared.variants[0].ranks, (Ranks{0, 1}));
-  EXPECT_EQ(declared.variants[1].signature, of_length(7));
+  EXPECT_EQ(declared.variants[1].signature, signature_of(7));
   EXPECT_EQ(declared.variants[1].ranks, (Ranks{2, 3}));
   // From the assignment on everybody has reached round 1.
   assign(3, 1, "x");
@@ -101,9 +94,7 @@ TEST_F(RelayTest, MergesDeclarationsWithCounts) {
   relay.on_count(0, 3, {1, 1});
   relay.on_message(1, declare("x", 1, {1}, 9, 3, 1));
   relay.on_message(2, Counted{3, {1, 1}});
-  const auto up = take();
-  ASSERT_EQ(up.size(), 1U);
-  const auto& declared = std::get<Declared>(up[0]);
+  const auto declared = only<Declared>(take());
   EXPECT_EQ(declared.id, 3U);
   EXPECT_EQ(declared.generation, 1);
   ASSERT_EQ(declared.variants.size(), 2U);
@@ -165,10 +156,9 @@ TEST_F(RelayTest, WaitsForTheMembersThatARequestNames) {
   relay.on_message(2, ask_for("other", {1, 3}, {3}));
   EXPECT_TRUE(take().empty());
   relay.on_message(2, ask_for("", {1, 3}, {3}));
-  auto up = take();
-  ASSERT_EQ(up.size(), 1U);
-  EXPECT_EQ(std::get<Declared>(up[0]).members, (Ranks{1, 3}));
-  EXPECT_EQ(std::get<Declared>(up[0]).variants.at(0).ranks, (Ranks{1, 3}));
+  const auto said = only<Declared>(take());
+  EXPECT_EQ(said.members, (Ranks{1, 3}));
+  EXPECT_EQ(said.variants.at(0).ranks, (Ranks{1, 3}));
   // The same again is another request.
   relay.on_log(SetAdded{1, core::kFirstRow, 1, {3, 1}, ""});
   relay.on_message(2, ask_for("", {1, 3}, {3}));
@@ -310,7 +300,7 @@ TEST_F(RelayTest, TellsNobodyApartWithinAPassButTheLeaderItself) {
 TEST_F(RelayTest, SaysWhoMadeACallLast) {
   const auto grown = [](core::Round first, std::int32_t last) {
     SequenceGrown message{0, first, {{0, 1}}, last};
-    if (first == 1) message.repeats[0].signature = of_length(1);
+    if (first == 1) message.repeats[0].signature = signature_of(1);
     return message;
   };
   relay.on_message(0, grown(1, -1));

@@ -18,6 +18,7 @@
 #include "control/participant.hpp"
 #include "control/relay.hpp"
 #include "control/sequencer.hpp"
+#include "tests/control/only.hpp"
 
 namespace kolo::control {
 namespace {
@@ -25,9 +26,7 @@ namespace {
 using SignaturePtr = std::shared_ptr<const core::Signature>;
 
 SignaturePtr allreduce_of(std::int64_t elements) {
-  core::Signature signature;
-  signature.tensors.push_back({DType::float32, Shape{elements}});
-  return std::make_shared<const core::Signature>(std::move(signature));
+  return std::make_shared<const core::Signature>(signature_of(elements));
 }
 
 std::string refusal_of(SequenceReceiver& receiver, SequenceGrown message) {
@@ -421,12 +420,9 @@ TEST(SequenceParticipant, SaysAPassOfCallsAtOnce) {
   for (core::Round number = 1; number <= 100; ++number) participant.call(0, one, number);
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
   participant.outbox() = {};
-  const std::vector<Action> actions = read(participant, SequenceAppended{0, 60});
-  ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<RunCalls>(actions[0]).calls, 60U);
-  const std::vector<Action> failure = read(participant, SequenceFailed{0, 61, ErrorCode::mismatch, "because"});
-  ASSERT_EQ(failure.size(), 1U);
-  EXPECT_EQ(std::get<FailCall>(failure[0]).status.message(), "because");
+  EXPECT_EQ(only<RunCalls>(read(participant, SequenceAppended{0, 60})).calls, 60U);
+  EXPECT_EQ(only<FailCall>(read(participant, SequenceFailed{0, 61, ErrorCode::mismatch, "because"})).status.message(),
+            "because");
   EXPECT_THROW(read(participant, SequenceAppended{0, 40}), Error);  // one too many
 }
 
@@ -439,9 +435,7 @@ TEST(SequenceParticipant, FailsWhatComesBehindTheEnd) {
   ASSERT_EQ(participant.outbox().messages.size(), 1U);
   EXPECT_EQ(std::get<Overdue>(participant.outbox().messages[0]).request.round, 6U);
   participant.outbox() = {};
-  const std::vector<Action> actions = read(participant, SequenceEnded{0, 4, ErrorCode::rank_lost, "it left"});
-  ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<FailLastCalls>(actions[0]).last, 4U);
+  EXPECT_EQ(only<FailLastCalls>(read(participant, SequenceEnded{0, 4, ErrorCode::rank_lost, "it left"})).last, 4U);
   EXPECT_EQ(read(participant, SequenceAppended{0, 4}).size(), 1U);
   // One more is asked about, and not said.
   participant.call(0, one, 7);
@@ -526,9 +520,8 @@ TEST(SequenceParticipant, CountsAlongWhileItIsAbsent) {
   std::vector<Action> actions = read(participant, SequenceAppended{0, 1});
   ASSERT_EQ(actions.size(), 1U);
   EXPECT_TRUE(std::get<RunCalls>(actions[0]).absent.empty());
-  actions = read(participant, SequenceAppended{0, 2, {{2, *one}}});
-  ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<RunCalls>(actions[0]).absent, (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(only<RunCalls>(read(participant, SequenceAppended{0, 2, {{2, *one}}})).absent,
+            (std::vector<std::int32_t>{1}));
   EXPECT_TRUE(read(participant, SequenceFailed{0, 4, ErrorCode::mismatch, "because"}).empty());
   EXPECT_TRUE(read(participant, RankJoined{0, 0, {}, false, 4}).empty());
   EXPECT_EQ(read(participant, JoinEnded{0, 0, 0, ErrorCode::ok, {}, 4}).size(), 2U);

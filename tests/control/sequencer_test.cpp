@@ -14,6 +14,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/control/only.hpp"
+
 namespace kolo::control {
 namespace {
 
@@ -22,12 +24,6 @@ using core::TensorId;
 using Ids = std::vector<TensorId>;
 using Ranks = std::vector<std::int32_t>;
 using Time = Sequencer::Time;
-
-core::Signature of_length(std::int64_t elements) {
-  core::Signature signature;
-  signature.tensors.push_back({DType::float32, Shape{elements}});
-  return signature;
-}
 
 class SequencerTest : public testing::Test {
  protected:
@@ -44,7 +40,7 @@ class SequencerTest : public testing::Test {
                std::uint16_t generation = 0) {
     Ranks all(static_cast<std::size_t>(options.size));
     std::iota(all.begin(), all.end(), 0);
-    sequencer.on_message(Declared{0, name, round, id, generation, {{of_length(elements), all}}}, now);
+    sequencer.on_message(Declared{0, name, round, id, generation, {{signature_of(elements), all}}}, now);
   }
   void count(TensorId id, CountWord word) { sequencer.on_message(Counted{id, word}, now); }
   void complete(std::uint64_t batches) { count(core::kCompleted, {0, batches}); }
@@ -74,11 +70,6 @@ class SequencerTest : public testing::Test {
     }
     end_step();
   }
-  template <class Entry>
-  static Entry only(const std::vector<LogEntry>& entries) {
-    EXPECT_EQ(entries.size(), 1U);
-    return std::get<Entry>(entries.at(0));
-  }
 
   SequencerOptions options;
   Sequencer sequencer;
@@ -95,7 +86,7 @@ TEST_F(SequencerTest, NamesAndRunsWhatAllAgreeOn) {
   EXPECT_EQ(assigned.id, 3U);
   EXPECT_EQ(assigned.generation, 1);
   EXPECT_EQ(assigned.name, "x");
-  EXPECT_EQ(assigned.signature, of_length(10));
+  EXPECT_EQ(assigned.signature, signature_of(10));
   EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, Ids{3});
   count(3, {1, 2});
   EXPECT_EQ(only<BatchAppended>(decide()).members, Ids{3});
@@ -117,14 +108,14 @@ TEST_F(SequencerTest, GivesAChangedSignatureANewGeneration) {
 TEST_F(SequencerTest, KeepsTheGenerationWhenTheSameIsDeclaredAgain) {
   declare("x", 1);
   decide();
-  sequencer.on_message(Declared{0, "x", 2, 3, 1, {{of_length(10), {0}}, {std::nullopt, {1, 2, 3}}}}, now);
+  sequencer.on_message(Declared{0, "x", 2, 3, 1, {{signature_of(10), {0}}, {std::nullopt, {1, 2, 3}}}}, now);
   EXPECT_EQ(only<BatchAppended>(decide()).members, Ids{3});
 }
 
 TEST_F(SequencerTest, FailsARoundOnWhichRanksDisagree) {
   declare("x", 1);
   decide();
-  sequencer.on_message(Declared{0, "x", 2, 3, 1, {{of_length(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
+  sequencer.on_message(Declared{0, "x", 2, 3, 1, {{signature_of(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
   const auto failed = only<Failed>(decide());
   EXPECT_EQ(failed.request.name, "x");
   EXPECT_EQ(failed.request.round, 2U);
@@ -139,7 +130,7 @@ TEST_F(SequencerTest, GathersWhileTheBackendIsBusyUpToTheThreshold) {
   options.open_batches = 1;
   Sequencer small(options);
   const auto say = [&](const std::string& name, std::int64_t elements) {
-    small.on_message(Declared{0, name, 1, kNoTensor, 0, {{of_length(elements), {0, 1, 2, 3}}}}, now);
+    small.on_message(Declared{0, name, 1, kNoTensor, 0, {{signature_of(elements), {0, 1, 2, 3}}}}, now);
     small.decide(now);
   };
   say("a", 10);
@@ -160,7 +151,7 @@ TEST_F(SequencerTest, RunsEverythingAloneWhenTheThresholdIsZero) {
   options.open_batches = 1;
   Sequencer single(options);
   for (const char* name : {"a", "b", "c"}) {
-    single.on_message(Declared{0, name, 1, kNoTensor, 0, {{of_length(0), {0, 1, 2, 3}}}}, now);
+    single.on_message(Declared{0, name, 1, kNoTensor, 0, {{signature_of(0), {0, 1, 2, 3}}}}, now);
   }
   single.decide(now);
   single.on_message(Counted{core::kCompleted, {0, 1}}, now);
@@ -172,7 +163,7 @@ TEST_F(SequencerTest, ABatchIsOfOneKind) {
   options.open_batches = 1;
   Sequencer mixed(options);
   const auto say = [&](const std::string& name, core::CollectiveKind kind) {
-    core::Signature signature = of_length(1);
+    core::Signature signature = signature_of(1);
     signature.kind = kind;
     mixed.on_message(Declared{0, name, 1, kNoTensor, 0, {{signature, {0, 1, 2, 3}}}}, now);
   };
@@ -195,7 +186,7 @@ TEST_F(SequencerTest, ABatchIsOfOneKind) {
 TEST_F(SequencerTest, ABatchWhoseRowsDifferHasABoundedNumberOfTensors) {
   options.open_batches = 1;
   Sequencer uneven(options);
-  core::Signature signature = of_length(1);
+  core::Signature signature = signature_of(1);
   signature.kind = core::CollectiveKind::allgather;
   const auto say = [&](const std::string& name) {
     uneven.on_message(Declared{0, name, 1, kNoTensor, 0, {{signature, {0, 1, 2, 3}}}}, now);
@@ -242,7 +233,7 @@ TEST_F(SequencerTest, FreezesARepeatedStepAndCutsItAnew) {
 }
 
 TEST_F(SequencerTest, SaysForWhichRankABatchWaited) {
-  sequencer.on_message(Declared{0, "x", 1, kNoTensor, 0, {{of_length(10), {0, 1, 2, 3}}}, {}, 2}, now);
+  sequencer.on_message(Declared{0, "x", 1, kNoTensor, 0, {{signature_of(10), {0, 1, 2, 3}}}, {}, 2}, now);
   EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).last, 2);
   declare("y", 1);
   EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).last, -1);
@@ -250,7 +241,7 @@ TEST_F(SequencerTest, SaysForWhichRankABatchWaited) {
   sequencer.on_message(Counted{4, {1, 2}, 3}, now);
   sequencer.on_message(Counted{3, {1, 2}, 1}, now);
   EXPECT_EQ(only<BatchAppended>(decide()).last, 1) << "of the tensor that came last";
-  sequencer.on_message(SequenceGrown{0, 1, {{0, 2, of_length(1)}}, 0}, now);
+  sequencer.on_message(SequenceGrown{0, 1, {{0, 2, signature_of(1)}}, 0}, now);
   EXPECT_EQ(only<SequenceAppended>(decide()).last, 0);
 }
 
@@ -262,7 +253,7 @@ TEST_F(SequencerTest, SaysThatABatchWaitedForNoRankWhereItWaitedForSpace) {
     EXPECT_EQ(only<BatchAppended>(decide()).last, 2);
   }
   sequencer.on_message(Counted{7, {1, 2}, 2}, now);
-  sequencer.on_message(SequenceGrown{0, 1, {{0, 1, of_length(1)}}, 2}, now);
+  sequencer.on_message(SequenceGrown{0, 1, {{0, 1, signature_of(1)}}, 2}, now);
   EXPECT_TRUE(decide().empty()) << "four are open";
   complete(begun);
   const auto entries = decide();
@@ -333,7 +324,7 @@ TEST_F(PlanTest, AChangedSignatureVoidsItAndRunsWhatIsReady) {
 
 TEST_F(PlanTest, AFailedMemberVoidsIt) {
   count(3, {1, 3});
-  sequencer.on_message(Declared{0, "t1", 3, 4, 1, {{of_length(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
+  sequencer.on_message(Declared{0, "t1", 3, 4, 1, {{signature_of(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 3U);
   EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
@@ -385,7 +376,7 @@ class PriorityTest : public SequencerTest {
     return options;
   }
   static core::Signature urgent(int priority, std::int64_t elements) {
-    core::Signature signature = of_length(elements);
+    core::Signature signature = signature_of(elements);
     signature.priority = priority;
     return signature;
   }
@@ -454,7 +445,7 @@ TEST_F(PriorityTest, UnnamedCallsHaveNone) {
   declare_as("open", 0);
   decide();
   declare_as("low", -1);
-  sequencer.on_message(SequenceGrown{0, 1, {{0, 1, of_length(10)}}}, now);
+  sequencer.on_message(SequenceGrown{0, 1, {{0, 1, signature_of(10)}}}, now);
   declare_as("high", 1);
   decide();
   EXPECT_EQ(drain(), (std::vector<Ids>{{5}, {}, {4}}));
@@ -899,7 +890,7 @@ class SetTest : public SequencerTest {
     sequencer.on_message(Declared{0, name, 1, kNoTensor, 0, {{add, members}}, members}, now);
   }
   void say(core::SetId set, const std::string& name) {
-    sequencer.on_message(Declared{set, name, 1, kNoTensor, 0, {{of_length(1), {1, 3}}}}, now);
+    sequencer.on_message(Declared{set, name, 1, kNoTensor, 0, {{signature_of(1), {1, 3}}}}, now);
   }
   void drop(const SetAdded& set) { count(set.base + core::kDropped, {set.generation, 1}); }
 };

@@ -19,6 +19,7 @@
 #include "control/participant.hpp"
 #include "control/relay.hpp"
 #include "control/sequencer.hpp"
+#include "tests/control/only.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace kolo::control {
@@ -115,13 +116,7 @@ class SmallWorld {
     }
   }
 
-  static std::shared_ptr<const core::Signature> of_one_element() {
-    core::Signature signature;
-    signature.tensors.push_back({DType::float32, Shape{1}});
-    return std::make_shared<const core::Signature>(signature);
-  }
-
-  const std::shared_ptr<const core::Signature> signature_ = of_one_element();
+  const std::shared_ptr<const core::Signature> signature_ = std::make_shared<const core::Signature>(signature_of(1));
   std::array<Participant, kSize> ranks_{Participant{0, kSize, kIds}, {1, kSize, kIds}, {2, kSize, kIds}};
   Relay relay_{kSize, {{0}, {1}, {2}}, kSize, 4, kIds};
   Sequencer sequencer_{options()};
