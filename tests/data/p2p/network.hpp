@@ -10,6 +10,7 @@
 #include <memory>
 #include <new>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -36,6 +37,11 @@ class Network {
     }
   }
 
+  /// That rank begins these, in this order.
+  template <class... Letters>
+  void start(int rank, Letters&... letters) {
+    ((*this)[rank].start(letters.message), ...);
+  }
   [[nodiscard]] Protocol& operator[](int rank) { return *protocols_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int ranks() const noexcept { return shape_.ranks; }
   /// Lets that rank move; whether it did.
@@ -153,6 +159,10 @@ struct Letter {
     message.bytes = bytes;
   }
   Letter(const Letter&) = delete;
+  [[nodiscard]] bool done() const { return message.done(); }
+  [[nodiscard]] bool succeeded() const { return message.done() && message.status.ok(); }
+  /// Its error's sentence.
+  [[nodiscard]] const std::string& said() const { return message.status.message(); }
   Letter& operator=(const Letter&) = delete;
 };
 

@@ -39,11 +39,11 @@ TEST_P(Every, EverySizeArrivesWhicheverComesFirst) {
       Network network(shape());
       Letter send(kSend, 1, 7, bytes, std::byte{0x5A});
       Letter receive(kReceive, 0, 7, bytes + 3);
-      if (send_first) network[0].start(send.message);
-      network[1].start(receive.message);
-      if (!send_first) network[0].start(send.message);
+      if (send_first) network.start(0, send);
+      network.start(1, receive);
+      if (!send_first) network.start(0, send);
       network.settle();
-      ASSERT_TRUE(send.message.done() && receive.message.done()) << bytes << send_first;
+      ASSERT_TRUE(send.done() && receive.done()) << bytes << send_first;
       EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok());
       EXPECT_EQ(receive.message.source, 0);
       EXPECT_EQ(receive.message.received_tag, 7);
@@ -61,11 +61,10 @@ TEST(Protocol, AShortSendIsDoneBeforeItsReceiveALongOneIsNot) {
   Network network({});
   Letter whole(kSend, 1, 0, kWholeBytes);
   Letter announced(kSend, 1, 0, kWholeBytes + 1);
-  network[0].start(whole.message);
-  network[0].start(announced.message);
+  network.start(0, whole, announced);
   network.settle();
-  EXPECT_TRUE(whole.message.done());
-  EXPECT_FALSE(announced.message.done());
+  EXPECT_TRUE(whole.done());
+  EXPECT_FALSE(announced.done());
 }
 
 TEST(Protocol, AShortSendThatCannotBeDoneAtOnceIsNotBegun) {
@@ -77,9 +76,9 @@ TEST(Protocol, AShortSendThatCannotBeDoneAtOnceIsNotBegun) {
   EXPECT_TRUE(network[0].try_send(letter(11, 1)->message));
   EXPECT_FALSE(network[0].try_send(letter(12, 1)->message)) << "no room";
   Letter waits(kSend, 1, 0, 13);
-  network[0].start(waits.message);
+  network.start(0, waits);
   Letter first(kReceive, 0, 0, 100);
-  network[1].start(first.message);
+  network.start(1, first);
   network.step(1);
   EXPECT_FALSE(network[0].try_send(letter(14, 1)->message)) << "another one is before it";
   network.settle();
@@ -89,7 +88,7 @@ TEST(Protocol, AShortSendThatCannotBeDoneAtOnceIsNotBegun) {
   network.settle();
   for (const std::uint64_t bytes : {11, 13, 15}) {
     Letter receive(kReceive, 0, 0, 100);
-    network[1].start(receive.message);
+    network.start(1, receive);
     EXPECT_EQ(receive.message.received_bytes, bytes);
   }
   network[0].close(Status(ErrorCode::rank_lost, "rank 1 is gone"));
@@ -107,7 +106,7 @@ TEST_P(Every, AMessageThatCannotBeginForWantOfMemoryIsOver) {
     EXPECT_FALSE(network[0].is_busy());
     lost.reset();
     Letter send(kSend, 1, 7, 50000);
-    network[0].start(send.message);
+    network.start(0, send);
     network.settle();
     lost = std::make_unique<Letter>(kReceive, 0, 7, 50000);
     if (GetParam() == Course::read) continue;  // the receiver says nothing at the begin
@@ -125,9 +124,9 @@ TEST(Protocol, GivesUpNothingThatHasNotBegun) {
   Network network({});
   Letter fresh(kReceive, 0, 7, 8);
   Letter open(kReceive, 0, 7, 8);
-  network[1].start(open.message);
+  network.start(1, open);
   network[1].give_up(fresh.message, Status(ErrorCode::out_of_memory, "not this one"));
-  EXPECT_FALSE(fresh.message.done() || open.message.done());
+  EXPECT_FALSE(fresh.done() || open.done());
   EXPECT_EQ(network[1].open().all().size(), 1U);
 }
 
@@ -171,35 +170,35 @@ Network::Shape limited(std::size_t of_rank, std::size_t of_all) {
 TEST(Protocol, AReceiverLeavesMessagesInTheChannelThatNobodyAsksFor) {
   Network network(limited(10, 1000));
   Letter other(kReceive, 2, 7, 100);  // of a rank that sends nothing yet
-  network[0].start(other.message);
+  network.start(0, other);
   Flood flood(network, 1, 0);
   EXPECT_EQ(flood.send(100), 12U) << "10 that are kept, 2 that are in the channel";
   EXPECT_FALSE(flood.last().message.done());
   // What is kept can be had, and then the channel moves on.
   for (int i = 0; i < 12; ++i) {
     Letter letter(kReceive, 1, 7, 100);
-    network[0].start(letter.message);
+    network.start(0, letter);
     network.settle();
-    EXPECT_TRUE(letter.message.done());
+    EXPECT_TRUE(letter.done());
   }
   EXPECT_TRUE(flood.last().message.done());
   Letter late(kSend, 0, 7, 100);
-  network[2].start(late.message);
+  network.start(2, late);
   network.settle();
-  EXPECT_TRUE(other.message.done()) << "of the others it takes all";
+  EXPECT_TRUE(other.done()) << "of the others it takes all";
 }
 
 TEST(Protocol, WhatAReceiveAsksForIsFoundBehindMessagesThatNobodyAsksFor) {
   for (const int from : {1, kAny}) {
     Network network(limited(10, 1000));
     Letter wanted(kReceive, from, 8, 100);
-    network[0].start(wanted.message);
+    network.start(0, wanted);
     Flood flood(network, 1, 0);
     ASSERT_EQ(flood.send(500), 500U);
     Letter letter(kSend, 0, 8, 100);
-    network[1].start(letter.message);
+    network.start(1, letter);
     network.settle();
-    EXPECT_TRUE(wanted.message.done() && wanted.message.status.ok());
+    EXPECT_TRUE(wanted.succeeded());
   }
 }
 
@@ -208,18 +207,18 @@ TEST(Protocol, AnAnswerIsFoundBehindMessagesThatNobodyAsksFor) {
   Network network(limited(10, 1000));
   Letter send(kSend, 1, 9, 50000);
   Letter receive(kReceive, 0, 9, 50000);
-  network[0].start(send.message);
+  network.start(0, send);
   Flood flood(network, 1, 0);
   ASSERT_EQ(flood.send(100), 100U);
-  network[1].start(receive.message);
+  network.start(1, receive);
   network.settle();
-  EXPECT_TRUE(send.message.done() && receive.message.done());
+  EXPECT_TRUE(send.done() && receive.done());
 }
 
 TEST(Protocol, ARankThatHasLeftIsHeardToItsEnd) {
   Network network(limited(10, 1000));
   Letter other(kReceive, 2, 7, 100);
-  network[0].start(other.message);
+  network.start(0, other);
   Flood flood(network, 1, 0);
   ASSERT_EQ(flood.send(12), 12U);
   network[0].on_departed(1, base::Time::min());
@@ -229,7 +228,7 @@ TEST(Protocol, ARankThatHasLeftIsHeardToItsEnd) {
 TEST(Protocol, NobodyKeepsMessagesWithoutEnd) {
   Network network(limited(10, 50));
   Letter wanted(kReceive, 1, 8, 100);
-  network[0].start(wanted.message);
+  network.start(0, wanted);
   Flood flood(network, 1, 0);
   try {
     flood.send(100);
@@ -247,8 +246,8 @@ TEST(Protocol, NobodyKeepsItsOwnMessagesWithoutEnd) {
   Network network(limited(10, 50));
   for (int i = 0; i < 52; ++i) {
     Letter letter(kSend, 0, 7, 100);
-    network[0].start(letter.message);
-    EXPECT_TRUE(letter.message.done());
+    network.start(0, letter);
+    EXPECT_TRUE(letter.done());
     EXPECT_EQ(letter.message.status.ok(), i < 50) << i;
   }
 }
@@ -260,12 +259,12 @@ TEST(Protocol, ToOneself) {
       Letter send(kSend, 0, 7, bytes, std::byte{0x5A});
       Letter receive(kReceive, kAny, kAny, bytes);
       if (send_first) {
-        network[0].start(send.message);
-        EXPECT_EQ(send.message.done(), bytes <= kWholeBytes);
+        network.start(0, send);
+        EXPECT_EQ(send.done(), bytes <= kWholeBytes);
       }
-      network[0].start(receive.message);
-      if (!send_first) network[0].start(send.message);
-      ASSERT_TRUE(send.message.done() && receive.message.done()) << bytes << send_first;
+      network.start(0, receive);
+      if (!send_first) network.start(0, send);
+      ASSERT_TRUE(send.done() && receive.done()) << bytes << send_first;
       EXPECT_EQ(receive.memory, send.memory);
       EXPECT_FALSE(network[0].is_busy());
     }
@@ -281,22 +280,20 @@ TEST_P(Every, ALateSendIsMatchedAtItsCall) {
     Letter first(kReceive, 0, 7, bytes);
     Letter second(kReceive, 0, 7, bytes);
     late.message.is_late = true;
-    network[0].start(late.message);
-    network[0].start(next.message);
-    network[1].start(first.message);
-    network[1].start(second.message);
+    network.start(0, late, next);
+    network.start(1, first, second);
     network.settle();
-    EXPECT_TRUE(second.message.done() && next.message.done()) << bytes;
+    EXPECT_TRUE(second.done() && next.done()) << bytes;
     EXPECT_EQ(second.memory, next.memory);
-    EXPECT_FALSE(late.message.done() || first.message.done()) << bytes;
+    EXPECT_FALSE(late.done() || first.done()) << bytes;
     EXPECT_FALSE(network.step(0)) << "there is nothing to do";
     for (const std::size_t there : {bytes / 3, bytes / 2, bytes}) {
       if (there > late.message.there) network[0].provide(late.message, there);
       network.settle();
       EXPECT_EQ(first.message.moved, there) << bytes;
-      EXPECT_EQ(first.message.done(), there == bytes) << bytes;
+      EXPECT_EQ(first.done(), there == bytes) << bytes;
     }
-    EXPECT_TRUE(late.message.done() && late.message.status.ok() && first.message.status.ok());
+    EXPECT_TRUE(late.succeeded() && first.message.status.ok());
     EXPECT_EQ(first.memory, late.memory);
     EXPECT_EQ(network.permits(), 0U);
     EXPECT_FALSE(network[0].is_busy() || network[1].is_busy());
@@ -312,7 +309,7 @@ TEST(Protocol, ALateSendEndsOnceHoweverOftenItIsSaidWhatIsThere) {
     Letter receive(kReceive, 0, 7, kBytes);
     send->message.is_late = true;
     network[0].start(send->message);
-    network[1].start(receive.message);
+    network.start(1, receive);
     network[0].provide(send->message, there);
     network.settle();
     ASSERT_EQ(receive.message.moved, there);
@@ -320,11 +317,11 @@ TEST(Protocol, ALateSendEndsOnceHoweverOftenItIsSaidWhatIsThere) {
     EXPECT_FALSE(network[0].has_unsent()) << "there is nothing to do";
     network[0].provide(send->message, kBytes);
     EXPECT_TRUE(network.step(0));
-    ASSERT_TRUE(send->message.done()) << there;
+    ASSERT_TRUE(send->done()) << there;
     EXPECT_FALSE(network[0].is_busy()) << there;
     send.reset();
     network.settle();
-    EXPECT_TRUE(receive.message.done() && receive.message.status.ok());
+    EXPECT_TRUE(receive.succeeded());
     EXPECT_EQ(receive.memory, std::vector<std::byte>(kBytes, std::byte{0x5A}));
   }
 }
@@ -334,22 +331,20 @@ TEST(Protocol, ALateSendToOneselfEndsWithItsData) {
   Letter send(kSend, 0, 7, 100, std::byte{0x5A});
   Letter receive(kReceive, 0, 7, 100);
   send.message.is_late = true;
-  network[0].start(send.message);
-  network[0].start(receive.message);
+  network.start(0, send, receive);
   network[0].provide(send.message, 60);
-  EXPECT_FALSE(send.message.done() || receive.message.done());
+  EXPECT_FALSE(send.done() || receive.done());
   network[0].provide(send.message, 100);
-  EXPECT_TRUE(send.message.done() && receive.message.done());
+  EXPECT_TRUE(send.done() && receive.done());
   EXPECT_EQ(receive.memory, send.memory);
 
   for (const bool sender_gives_up : {true, false}) {
     Letter again(kSend, 0, 7, 100);
     Letter into(kReceive, kAny, kAny, 100);
     again.message.is_late = true;
-    network[0].start(into.message);
-    network[0].start(again.message);
+    network.start(0, into, again);
     network[0].give_up(sender_gives_up ? again.message : into.message, Status(ErrorCode::expired, "too late"));
-    ASSERT_TRUE(again.message.done() && into.message.done());
+    ASSERT_TRUE(again.done() && into.done());
     const Status& other = sender_gives_up ? into.message.status : again.message.status;
     EXPECT_EQ(other.message(),
               sender_gives_up ? "recv of up to 100 elements of uint8 from any rank with any tag: rank 0 has given up "
@@ -365,18 +360,17 @@ TEST_P(Every, WhatDoesNotFitIsToldOnBothSides) {
   Letter send(kSend, 1, 7, 40000);
   Letter receive(kReceive, kAny, kAny, 16);
   send.message.dtype = receive.message.dtype = DType::float32;
-  network[0].start(send.message);
-  network[1].start(receive.message);
+  network.start(0, send);
+  network.start(1, receive);
   network.settle();
   EXPECT_EQ(receive.message.status.code(), ErrorCode::mismatch);
   EXPECT_EQ(
-      receive.message.status.message(),
+      receive.said(),
       "recv of up to 4 elements of float32 from any rank with any tag: the message from rank 0 with tag 7 has 10000 "
       "elements; give room for as many");
   EXPECT_EQ(send.message.status.code(), ErrorCode::mismatch);
-  EXPECT_EQ(send.message.status.message(),
-            "send of 10000 elements of float32 to rank 1 with tag 7: its receive has room "
-            "for 4 elements; give room for as many as are sent");
+  EXPECT_EQ(send.said(), "send of 10000 elements of float32 to rank 1 with tag 7: its receive has room "
+                         "for 4 elements; give room for as many as are sent");
   EXPECT_EQ(network.permits(), 0U);
 }
 
@@ -386,14 +380,14 @@ TEST_P(Every, AnotherTypeIsToldOnBothSides) {
   Letter receive(kReceive, 0, 7, 40000);
   send.message.dtype = DType::float32;
   receive.message.dtype = DType::int64;
-  network[1].start(receive.message);
-  network[0].start(send.message);
+  network.start(1, receive);
+  network.start(0, send);
   network.settle();
-  EXPECT_EQ(receive.message.status.message(),
+  EXPECT_EQ(receive.said(),
             "recv of up to 5000 elements of int64 from rank 0 with tag 7: the message from rank 0 with tag 7 is of "
             "float32; send and receive the same type");
-  EXPECT_EQ(send.message.status.message(), "send of 10000 elements of float32 to rank 1 with tag 7: its receive is of "
-                                           "int64; send and receive the same type");
+  EXPECT_EQ(send.said(), "send of 10000 elements of float32 to rank 1 with tag 7: its receive is of "
+                         "int64; send and receive the same type");
 }
 
 TEST(Protocol, RanksAreNamedAsTheirGroupDoes) {
@@ -405,11 +399,11 @@ TEST(Protocol, RanksAreNamedAsTheirGroupDoes) {
   send.message.set = receive.message.set = 3;
   send.message.members = receive.message.members = &members;
   send.message.group = receive.message.group = &group;
-  network[1].start(receive.message);
-  network[0].start(send.message);
+  network.start(1, receive);
+  network.start(0, send);
   network.settle();
   EXPECT_TRUE(send.message.status.ok()) << "it was sent whole, and done";
-  EXPECT_EQ(receive.message.status.message(),
+  EXPECT_EQ(receive.said(),
             "recv of up to 4 elements of uint8 from rank 1 with tag 7 in the group of ranks 0 and 1: the message from "
             "rank 1 with tag 7 has 8 elements; give room for as many");
 }
@@ -419,19 +413,17 @@ TEST(Protocol, AReceiveIsCancelledUnlessItHasAMessage) {
   Letter first(kReceive, 0, 7, 100000);
   Letter second(kReceive, 0, 7, 100000);
   Letter send(kSend, 1, 7, 100000);
-  network[1].start(first.message);
-  network[1].start(second.message);
+  network.start(1, first, second);
   EXPECT_TRUE(network[1].cancel(first.message));
   EXPECT_FALSE(network[1].cancel(first.message));
-  EXPECT_EQ(first.message.status.message(),
-            "recv of up to 100000 elements of uint8 from rank 0 with tag 7: it was cancelled");
+  EXPECT_EQ(first.said(), "recv of up to 100000 elements of uint8 from rank 0 with tag 7: it was cancelled");
   EXPECT_EQ(first.message.status.code(), ErrorCode::cancelled);
-  network[0].start(send.message);
+  network.start(0, send);
   network.step(1);
   EXPECT_EQ(second.message.state, Message::State::moving);
   EXPECT_FALSE(network[1].cancel(second.message));
   network.settle();
-  EXPECT_TRUE(second.message.done() && second.message.status.ok());
+  EXPECT_TRUE(second.succeeded());
 }
 
 /// At every moment of a message, on either side.
@@ -441,8 +433,8 @@ TEST_P(Every, WhatIsGivenUpEndsTheOtherSide) {
       Network network(shape());
       Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
       Letter receive(kReceive, 0, 7, 50000);
-      network[1].start(receive.message);
-      network[0].start(send.message);
+      network.start(1, receive);
+      network.start(0, send);
       for (int step = 0; step < moment; ++step) network.step(1 - step % 2);
       Message& given_up = sender ? send.message : receive.message;
       const Status status(ErrorCode::expired, "given up");
@@ -504,7 +496,7 @@ TEST(Protocol, AnswersAreBelievedOfTheReceiverAlone) {
   for (const FrameKind kind : {FrameKind::wanted, FrameKind::taken, FrameKind::refused}) {
     Network network({3, 2, 8000, true});
     Letter send(kSend, 1, 7, 50000);
-    network[0].start(send.message);
+    network.start(0, send);
     network.forge(2, 0, answer_to(send, kind));
     EXPECT_EQ(refusal_of(network, 0), "rank 2 answered a message that was sent to rank 1");
     EXPECT_EQ(send.message.state, Message::State::announced);
@@ -515,12 +507,12 @@ TEST(Protocol, AnswersAreBelievedOfTheReceiverAlone) {
 TEST(Protocol, WhatMayNotBeReadWasNotTaken) {
   Network network({});
   Letter send(kSend, 1, 7, 50000);
-  network[0].start(send.message);
+  network.start(0, send);
   network.forge(1, 0, answer_to(send, FrameKind::wanted));
   network.step(0);
   network.forge(1, 0, answer_to(send, FrameKind::taken));
   EXPECT_EQ(refusal_of(network, 0), "rank 1 says that it has read a message that it may not read");
-  EXPECT_FALSE(send.message.done());
+  EXPECT_FALSE(send.done());
 }
 
 TEST(Protocol, MemoryThatCannotBeReadIsSent) {
@@ -528,10 +520,10 @@ TEST(Protocol, MemoryThatCannotBeReadIsSent) {
   network.memory_fails = true;
   Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
   Letter receive(kReceive, 0, 7, 50000);
-  network[1].start(receive.message);
-  network[0].start(send.message);
+  network.start(1, receive);
+  network.start(0, send);
   network.settle();
-  EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
+  EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.done());
   EXPECT_EQ(receive.memory, send.memory);
   EXPECT_EQ(network.permits(), 0U);
 }
@@ -565,9 +557,9 @@ TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
   Letter receive(kReceive, kAny, 3, 4);
   receive.message.patience = std::chrono::seconds(2);
   receive.message.deadline = begun + receive.message.patience;
-  network[0].start(receive.message);
+  network.start(0, receive);
   network[0].expire(receive.message.deadline);
-  EXPECT_EQ(receive.message.status.message(),
+  EXPECT_EQ(receive.said(),
             "recv of up to 4 elements of uint8 from any rank with tag 3: no message that fits has come within 2 s");
 }
 
@@ -601,16 +593,16 @@ TEST(Protocol, AMessageThatWaitsLongIsWarnedOfOnce) {
 TEST(Protocol, WhoWaitsNoMoreIsInNoCycle) {
   Network network({});
   Letter first(kReceive, 1, 0, 4), answer(kSend, 0, 0, 4), second(kReceive, 0, 0, 4);
-  network[0].start(first.message);
+  network.start(0, first);
   network[0].open().note_wait();
-  network[1].start(answer.message);
+  network.start(1, answer);
   network.settle();
-  ASSERT_TRUE(first.message.done());
+  ASSERT_TRUE(first.done());
   second.message.patience = std::chrono::seconds(2);
   second.message.deadline = base::now();
-  network[1].start(second.message);
+  network.start(1, second);
   network[1].expire(second.message.deadline);
-  EXPECT_EQ(second.message.status.message(),
+  EXPECT_EQ(second.said(),
             "recv of up to 4 elements of uint8 from rank 0 with tag 0: no message that fits has come within 2 s");
 }
 
@@ -618,8 +610,8 @@ TEST(Protocol, AMessageThatIsUnderWayForLongIsWarnedOf) {
   Network network({2, 1});
   Letter send(kSend, 1, 7, 50000), receive(kReceive, kAny, kAny, 50000);
   for (Letter* letter : {&send, &receive}) letter->message.warn_at = letter->message.begun + std::chrono::seconds(60);
-  network[1].start(receive.message);
-  network[0].start(send.message);
+  network.start(1, receive);
+  network.start(0, send);
   network.step(1);
   network.step(0);
   for (const int rank : {0, 1}) network[rank].expire(send.message.begun + std::chrono::seconds(60));
@@ -666,27 +658,22 @@ TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
     Letter early(kSend, 0, 7, 4);
     Letter from_left(kReceive, 1, 7, 4), again(kReceive, 1, 7, 4), any(kReceive, kAny, 8, 4),
         to_left(kSend, 1, 0, 99999);
-    network[0].start(from_left.message);
-    network[0].start(again.message);
-    network[0].start(any.message);
-    network[0].start(to_left.message);
-    network[1].start(early.message);
+    network.start(0, from_left, again, any, to_left);
+    network.start(1, early);
     network[0].on_departed(1, until);
     network.settle();
-    EXPECT_TRUE(from_left.message.done() && from_left.message.status.ok()) << "what it has sent still comes";
+    EXPECT_TRUE(from_left.succeeded()) << "what it has sent still comes";
     network[0].expire(base::now());
     EXPECT_EQ(again.message.status.code(), ErrorCode::rank_lost);
-    EXPECT_EQ(again.message.status.message(),
-              "recv of up to 4 elements of uint8 from rank 1 with tag 7: rank 1 has left the job");
-    EXPECT_EQ(to_left.message.status.message(),
-              "send of 99999 elements of uint8 to rank 1 with tag 0: rank 1 has left the job");
-    EXPECT_FALSE(any.message.done());
+    EXPECT_EQ(again.said(), "recv of up to 4 elements of uint8 from rank 1 with tag 7: rank 1 has left the job");
+    EXPECT_EQ(to_left.said(), "send of 99999 elements of uint8 to rank 1 with tag 0: rank 1 has left the job");
+    EXPECT_FALSE(any.done());
     Letter late(kReceive, 1, 7, 4);
-    network[0].start(late.message);
+    network.start(0, late);
     EXPECT_EQ(late.message.status.code(), ErrorCode::rank_lost);
     network[0].on_departed(2, until);
     network[0].expire(base::now());
-    EXPECT_EQ(any.message.status.message(),
+    EXPECT_EQ(any.said(),
               "recv of up to 4 elements of uint8 from any rank with tag 8: all other ranks have left the job; the "
               "first was rank 1");
   }
@@ -697,24 +684,22 @@ TEST(Protocol, AMessageThatIsGivenUpBecauseARankHasLeftFailsAsOneOfThatRank) {
   Network network({3, 2, 1000});
   Letter send(kSend, 1, 7, 50000), receive(kReceive, 1, 8, 50000);
   Letter received(kReceive, 0, 7, 50000), sent(kSend, 0, 8, 50000);
-  network[0].start(send.message);
-  network[0].start(receive.message);
-  network[1].start(received.message);
-  network[1].start(sent.message);
+  network.start(0, send, receive);
+  network.start(1, received, sent);
   network.step(1);
   network.step(0);
-  ASSERT_FALSE(send.message.done() || receive.message.done());
+  ASSERT_FALSE(send.done() || receive.done());
   const Status left(ErrorCode::rank_lost, "rank 2 has left the job");
   network[1].give_up(received.message, left, 2);
   network[1].give_up(sent.message, left, 2);
   network.settle();
   EXPECT_EQ(send.message.status.code(), ErrorCode::rank_lost);
   EXPECT_EQ(
-      send.message.status.message(),
+      send.said(),
       "send of 50000 elements of uint8 to rank 1 with tag 7: rank 2 has left the job, and rank 1 has given up its "
       "receive because of that");
   EXPECT_EQ(
-      receive.message.status.message(),
+      receive.said(),
       "recv of up to 50000 elements of uint8 from rank 1 with tag 8: rank 2 has left the job, and rank 1 has given "
       "up its send because of that");
   EXPECT_EQ(send.message.deserted_by, 2);
@@ -731,11 +716,11 @@ TEST(Protocol, WhatExpiresNamesTheRankThatHasLeft) {
   any.message.begun = begun;
   any.message.patience = std::chrono::milliseconds(200);
   any.message.deadline = begun + any.message.patience;
-  network[0].start(any.message);
+  network.start(0, any);
   network[0].on_departed(2, base::Time::min());
   network[0].expire(begun + std::chrono::milliseconds(200));
   EXPECT_EQ(any.message.status.code(), ErrorCode::expired);
-  EXPECT_EQ(any.message.status.message(),
+  EXPECT_EQ(any.said(),
             "recv of up to 4 elements of uint8 from any rank with tag 7: no message that fits has come within 0.2 s; "
             "meanwhile rank 2 has left the job");
 }
@@ -744,25 +729,22 @@ TEST(Protocol, WhatExpiresNamesTheRankThatHasLeft) {
 TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
   Network network({3});
   Letter any(kReceive, kAny, 7, 4), to_itself(kSend, 0, 8, 99999), from_itself(kReceive, 0, 8, 99999);
-  network[0].start(any.message);
-  network[0].start(to_itself.message);
+  network.start(0, any, to_itself);
   network[0].on_departed(0, base::Time::min());
   network[0].on_departed(1, base::Time::min());
-  EXPECT_FALSE(any.message.done() || to_itself.message.done());
+  EXPECT_FALSE(any.done() || to_itself.done());
   Letter late(kReceive, kAny, 7, 4);
-  network[0].start(late.message);
-  network[0].start(from_itself.message);
+  network.start(0, late, from_itself);
   Letter first(kSend, 0, 7, 4), second(kSend, 0, 7, 4);
-  network[2].start(first.message);
-  network[2].start(second.message);
+  network.start(2, first, second);
   network.settle();
   for (const Letter* letter : {&any, &late, &to_itself, &from_itself}) {
-    EXPECT_TRUE(letter->message.done() && letter->message.status.ok()) << letter->message.status.message();
+    EXPECT_TRUE(letter->succeeded()) << letter->said();
   }
   Letter last(kReceive, kAny, 7, 4);
-  network[0].start(last.message);
+  network.start(0, last);
   network[0].on_departed(2, base::Time::min());
-  EXPECT_EQ(last.message.status.message(),
+  EXPECT_EQ(last.said(),
             "recv of up to 4 elements of uint8 from any rank with tag 7: all other ranks have left the job; the first "
             "was rank 1");
 }
@@ -771,39 +753,38 @@ TEST(Protocol, ReadsMessagesInTurns) {
   Network network({2, 2, 8000, true, 20000});
   Letter sends[] = {{kSend, 1, 7, 50000}, {kSend, 1, 8, 50000}};
   Letter receives[] = {{kReceive, 0, 7, 50000}, {kReceive, 0, 8, 50000}};
-  for (Letter& receive : receives) network[1].start(receive.message);
-  for (Letter& send : sends) network[0].start(send.message);
+  for (Letter& receive : receives) network.start(1, receive);
+  for (Letter& send : sends) network.start(0, send);
   const std::uint64_t moved[][2] = {{20000, 0}, {40000, 0}, {40000, 20000}, {50000, 30000}, {50000, 50000}};
   for (const auto& [first, second] : moved) {  // the second is announced in the second step
     network.step(1);
     EXPECT_EQ(receives[0].message.moved, first);
     EXPECT_EQ(receives[1].message.moved, second);
   }
-  for (const Letter& receive : receives) EXPECT_TRUE(receive.message.done());
+  for (const Letter& receive : receives) EXPECT_TRUE(receive.done());
 }
 
 TEST(Protocol, WhoLeavesMayHaveTakenAMessageJustBefore) {
   Network network({2, 2, 8000, true});
   Letter send(kSend, 1, 7, 50000), receive(kReceive, 0, 7, 50000);
-  network[1].start(receive.message);
-  network[0].start(send.message);
+  network.start(1, receive);
+  network.start(0, send);
   network.step(1);
-  ASSERT_TRUE(receive.message.done());
-  ASSERT_FALSE(send.message.done());
+  ASSERT_TRUE(receive.done());
+  ASSERT_FALSE(send.done());
   network[0].on_departed(1, base::Time::min());
-  EXPECT_TRUE(send.message.done() && send.message.status.ok()) << send.message.status.message();
+  EXPECT_TRUE(send.succeeded()) << send.said();
 }
 
 TEST(Protocol, WhoHasLeftIsAskedForNothingMore) {
   Network network({2, 1});
   Letter fills_the_channel(kSend, 0, 1, 4), send(kSend, 1, 7, 50000), receive(kReceive, kAny, kAny, 50000);
-  network[1].start(fills_the_channel.message);
-  network[1].start(receive.message);
-  network[0].start(send.message);
+  network.start(1, fills_the_channel, receive);
+  network.start(0, send);
   network.step(1);
   ASSERT_EQ(receive.message.state, Message::State::moving);
   network[1].on_departed(0, base::Time::min());
-  EXPECT_EQ(receive.message.status.message(),
+  EXPECT_EQ(receive.said(),
             "recv of up to 50000 elements of uint8 from any rank with any tag: rank 0 has left the job");
   EXPECT_FALSE(network[1].is_busy());
 }
@@ -815,34 +796,31 @@ TEST(Protocol, AGroupThatIsGoneTakesItsMessagesAlong) {
   Letter whole(kSend, 1, 0, 4), announced(kSend, 1, 0, 50000), late(kSend, 1, 0, 50000), other(kSend, 1, 0, 4);
   for (Letter* letter : {&whole, &announced, &late}) letter->message.set = 3;
   other.message.set = 4;
-  network[0].start(whole.message);
-  network[0].start(announced.message);
+  network.start(0, whole, announced);
   network.settle();
   network[1].on_set_gone(3);
-  network[0].start(late.message);
-  network[0].start(other.message);
+  network.start(0, late, other);
   network.settle();
   const std::string sentence =
       "send of 50000 elements of uint8 to rank 1 with tag 0: all ranks have dropped the group, and "
       "none has received it";
-  EXPECT_EQ(announced.message.status.message(), sentence);
-  EXPECT_EQ(late.message.status.message(), sentence);
+  EXPECT_EQ(announced.said(), sentence);
+  EXPECT_EQ(late.said(), sentence);
   Letter receive(kReceive, kAny, kAny, 4);
   receive.message.set = 4;
-  network[1].start(receive.message);
-  EXPECT_TRUE(receive.message.done());
+  network.start(1, receive);
+  EXPECT_TRUE(receive.done());
 }
 
 TEST_P(Every, TheEndFailsAllAndSaysNothing) {
   Network network(shape());
   Letter send(kSend, 1, 7, 50000), receive(kReceive, 1, 7, 4), after(kReceive, 1, 7, 4);
-  network[0].start(send.message);
-  network[0].start(receive.message);
+  network.start(0, send, receive);
   network[0].close(Status(ErrorCode::rank_lost, "rank 1 died"));
-  EXPECT_EQ(send.message.status.message(), "rank 1 died");
-  EXPECT_EQ(receive.message.status.message(), "rank 1 died");
-  network[0].start(after.message);
-  EXPECT_EQ(after.message.status.message(), "rank 1 died");
+  EXPECT_EQ(send.said(), "rank 1 died");
+  EXPECT_EQ(receive.said(), "rank 1 died");
+  network.start(0, after);
+  EXPECT_EQ(after.said(), "rank 1 died");
   EXPECT_EQ(network.permits(), 0U);
   EXPECT_FALSE(network[0].is_busy());
 }
@@ -854,19 +832,19 @@ TEST_P(Every, ASenderThatEndsWithTheJobIsNoReason) {
     for (int moment = 0; moment < 12; ++moment) {
       Network network(shape());
       Letter send(kSend, 1, 7, 50000, std::byte{0x5A}), receive(kReceive, 0, 7, 50000);
-      network[1].start(receive.message);
-      network[0].start(send.message);
+      network.start(1, receive);
+      network.start(0, send);
       for (int step = 0; step < moment; ++step) network.step(1 - step % 2);
       network[0].close(Status(ErrorCode::rank_lost, "rank 2 died"));
       std::fill(send.memory.begin(), send.memory.end(), std::byte{0});
       for (int step = 0; step < 5; ++step) network.step(1);
-      if (receive.message.done()) {
-        EXPECT_TRUE(receive.message.status.ok()) << receive.message.status.message();
+      if (receive.done()) {
+        EXPECT_TRUE(receive.message.status.ok()) << receive.said();
         EXPECT_EQ(std::count(receive.memory.begin(), receive.memory.end(), std::byte{0x5A}), 50000);
         continue;
       }
       if (leaves) network[1].on_departed(0, base::Time::min());
-      if (!receive.message.done()) network[1].close(Status(ErrorCode::rank_lost, "rank 2 died"));
+      if (!receive.done()) network[1].close(Status(ErrorCode::rank_lost, "rank 2 died"));
       EXPECT_EQ(receive.message.status.code(), ErrorCode::rank_lost);
       EXPECT_EQ(network.permits(), 0U);
     }
