@@ -20,15 +20,6 @@ namespace {
 using Ranks = std::vector<std::int32_t>;
 constexpr std::uint64_t kSeeds = 40;
 
-template <class Entry>
-std::vector<Entry> entries_in(const World& world) {
-  std::vector<Entry> found;
-  for (const control::LogEntry& entry : world.log()) {
-    if (const auto* match = std::get_if<Entry>(&entry)) found.push_back(*match);
-  }
-  return found;
-}
-
 Options seeded(std::uint64_t seed) {
   Options options;
   options.seed = seed;
@@ -64,13 +55,13 @@ TEST(Join, OneByOneAndAllReturnTogether) {
       EXPECT_EQ(world.joins(rank), (Ranks{3, 3})) << "seed " << seed;
       EXPECT_TRUE(world.failures(rank).empty());
     }
-    EXPECT_EQ(entries_in<control::RankJoined>(world).size(), 8U);
+    EXPECT_EQ(entries_of<control::RankJoined>(world).size(), 8U);
     bool was_alone = false;
     for (const Ranks& absent : world.absent_by_batch()) was_alone = was_alone || absent == Ranks{0, 1, 2};
     EXPECT_TRUE(was_alone) << "nobody but rank 3 has data for its last step";
     // Steps are the same for all again, so that a plan is found for them.
     EXPECT_GT(world.counters(0).planned_batches, 0U);
-    const auto plans = entries_in<control::PlanDefined>(world);
+    const auto plans = entries_of<control::PlanDefined>(world);
     EXPECT_GE(plans.size(), 3U);
   }
 }
@@ -85,13 +76,11 @@ TEST(Join, InASetConcernsThatSetAlone) {
         // What is in flight in the world is not concerned.
         program.push_back(submit("x", 2));
         add_steps(program, rank == 1 ? 1 : 3, 2, 1);
-        program.push_back(join(1));
-        program.push_back(drop_set(1));
+        add(program, {join(1), drop_set(1)});
       } else {
         program = {pause(3000), submit("x", 2)};
       }
-      program.push_back(wait_all());
-      program.push_back(leave());
+      add(program, {wait_all(), leave()});
       world.set_program(rank, program);
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
@@ -99,7 +88,7 @@ TEST(Join, InASetConcernsThatSetAlone) {
     EXPECT_EQ(world.joins(0), world.joins(2));
     EXPECT_NE(world.joins(1), Ranks{1});
     EXPECT_TRUE(world.joins(3).empty());
-    EXPECT_EQ(entries_in<control::SetRemoved>(world).size(), 1U);
+    EXPECT_EQ(entries_of<control::SetRemoved>(world).size(), 1U);
   }
 }
 
@@ -116,15 +105,14 @@ TEST(Join, CutsAPlanInTheMiddleOfABatch) {
         program.push_back(pause(500));
         add_steps(program, 2, 10);
       }
-      program.push_back(join());
-      program.push_back(leave());
+      add(program, {join(), leave()});
       world.set_program(rank, program);
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
-    const auto ended = entries_in<control::PlanVoided>(world);
+    const auto ended = entries_of<control::PlanVoided>(world);
     EXPECT_TRUE(
         std::any_of(ended.begin(), ended.end(), [](const auto& e) { return e.why == control::PlanEnd::joined; }));
-    const auto joined = entries_in<control::RankJoined>(world);
+    const auto joined = entries_of<control::RankJoined>(world);
     EXPECT_EQ(joined[0].rank, 1);
     EXPECT_EQ(joined[0].submissions, (std::vector<std::string>{"grad0", "grad1", "grad2", "grad3", "grad4"}));
     EXPECT_EQ(world.absent_by_batch().back(), Ranks{1});
@@ -146,9 +134,7 @@ TEST(Join, BringsRanksBackToTheSameUnnamedCall) {
         }
         program.push_back(join());
       }
-      program.push_back(call(1));
-      program.push_back(wait_all());
-      program.push_back(leave());
+      add(program, {call(1), wait_all(), leave()});
       world.set_program(rank, program);
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
@@ -270,7 +256,7 @@ TEST(Join, KeepsARankOutOfNewSets) {
     EXPECT_EQ(world.failures(0)[0].message(),
               "group \"pair\" of ranks 0 and 2 cannot be made, because rank 2 has joined; make it before any rank "
               "joins, or after the join.");
-    EXPECT_EQ(entries_in<control::SetAdded>(world).size(), 2U);
+    EXPECT_EQ(entries_of<control::SetAdded>(world).size(), 2U);
   }
 }
 
@@ -301,9 +287,7 @@ TEST(Join, EndsWithTheJobWhenARankDies) {
         if (rank == 3 && !is_joined) program.push_back(die());
         program.push_back(join());
         if (rank == 3) program.push_back(die());
-        program.push_back(submit("after", 0));
-        program.push_back(wait_all());
-        program.push_back(leave());
+        add(program, {submit("after", 0), wait_all(), leave()});
         world.set_program(rank, program);
       }
       ASSERT_EQ(world.run(), "") << "seed " << seed;

@@ -5,14 +5,29 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <random>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "tests/simulator/world.hpp"
 
 namespace kolo::simulator {
+
+/// Goes on with these.
+inline void add(Program& program, std::initializer_list<Op> ops) { program.insert(program.end(), ops); }
+
+/// All of a kind that the log has.
+template <class Entry>
+std::vector<Entry> entries_of(const World& world) {
+  std::vector<Entry> found;
+  for (const control::LogEntry& entry : world.log()) {
+    if (const auto* match = std::get_if<Entry>(&entry)) found.push_back(*match);
+  }
+  return found;
+}
 
 /// Allreduces of float32, each of another length, so that no two are equal.
 inline std::vector<core::Signature> allreduces(int count) {

@@ -21,15 +21,6 @@ void set_training(World& world, int ranks, const Training& training, std::uint64
   }
 }
 
-template <class Entry>
-std::vector<Entry> entries_of(const World& world) {
-  std::vector<Entry> found;
-  for (const control::LogEntry& entry : world.log()) {
-    if (const auto* match = std::get_if<Entry>(&entry)) found.push_back(*match);
-  }
-  return found;
-}
-
 std::size_t declarations(const World& world, int ranks) {
   std::size_t sum = 0;
   for (int rank = 0; rank < ranks; ++rank) sum += world.counters(rank).declared;
@@ -55,9 +46,7 @@ TEST(Steps, WithGradientsThatGrowMoreUrgentAreCutAsEver) {
 }
 
 TEST(Steps, AreFrozenIntoAPlanAfterTheSecond) {
-  Options options;
-  options.fusion_threshold = 500;
-  World world(options, allreduces(21));
+  World world({.fusion_threshold = 500}, allreduces(21));
   set_training(world, 4, Training{20, 12, 0, true, true}, 7);
   ASSERT_EQ(world.run(), "");
   // Each name is declared once by each rank, in the first step, and never again.
@@ -82,8 +71,7 @@ TEST(Steps, AreFrozenIntoAPlanAfterTheSecond) {
 }
 
 TEST(Steps, AreRecognisedByRepetitionWhereNobodyEndsThem) {
-  Options options;
-  World world(options, allreduces(21));
+  World world(Options{}, allreduces(21));
   set_training(world, 4, Training{20, 12, 0, true, false}, 7);
   ASSERT_EQ(world.run(), "");
   EXPECT_EQ(declarations(world, 4), 80U);
@@ -93,8 +81,7 @@ TEST(Steps, AreRecognisedByRepetitionWhereNobodyEndsThem) {
 }
 
 TEST(Steps, KeepTheirPlanWhileAMetricGoesInBetween) {
-  Options options;
-  World world(options, allreduces(21));
+  World world(Options{}, allreduces(21));
   set_training(world, 4, Training{20, 20, 5, true, true}, 3);
   ASSERT_EQ(world.run(), "");
   EXPECT_EQ(entries_of<control::PlanDefined>(world).size(), 1U);
@@ -103,9 +90,7 @@ TEST(Steps, KeepTheirPlanWhileAMetricGoesInBetween) {
 }
 
 TEST(Steps, AreNeverFrozenWhenPlansAreOff) {
-  Options options;
-  options.plan = false;
-  World world(options, allreduces(21));
+  World world({.plan = false}, allreduces(21));
   set_training(world, 4, Training{20, 6, 0, true, true}, 3);
   ASSERT_EQ(world.run(), "");
   EXPECT_EQ(entries_of<control::PlanDefined>(world).size(), 0U);
@@ -120,16 +105,14 @@ Program skewed_program(int tensors, int steps) {
       program.push_back(submit("grad" + std::to_string(i), i));
       if (i == tensors / 2 - 1) program.push_back(wait_all());
     }
-    program.push_back(wait_all());
-    program.push_back(end_step());
+    add(program, {wait_all(), end_step()});
   }
   program.push_back(leave());
   return program;
 }
 
 TEST(Plans, LearnACutWhereSomebodyWaits) {
-  Options options;
-  World world(options, allreduces(20));
+  World world(Options{}, allreduces(20));
   for (int rank = 0; rank < 4; ++rank) world.set_program(rank, skewed_program(20, 12));
   ASSERT_EQ(world.run(), "");
   const auto plans = entries_of<control::PlanDefined>(world);
@@ -142,8 +125,7 @@ TEST(Plans, LearnACutWhereSomebodyWaits) {
 }
 
 TEST(Plans, AreNotBrokenByARankThatIsMerelyLate) {
-  Options options;
-  World world(options, allreduces(20));
+  World world(Options{}, allreduces(20));
   for (int rank = 0; rank < 4; ++rank) {
     Program program;
     for (int step = 0; step < 8; ++step) {
@@ -151,8 +133,7 @@ TEST(Plans, AreNotBrokenByARankThatIsMerelyLate) {
         program.push_back(submit("grad" + std::to_string(i), i));
         if (rank == 2 && i == 10) program.push_back(pause(2000));
       }
-      program.push_back(wait_all());
-      program.push_back(end_step());
+      add(program, {wait_all(), end_step()});
     }
     program.push_back(leave());
     world.set_program(rank, program);
@@ -163,19 +144,14 @@ TEST(Plans, AreNotBrokenByARankThatIsMerelyLate) {
 }
 
 TEST(Plans, AreBrokenByAnOverdueWait) {
-  Options options;
-  options.stall_warning = 1000;
-  options.ranks = 2;
-  World world(options, allreduces(4));
+  World world({.ranks = 2, .stall_warning = 1000}, allreduces(4));
   for (int rank = 0; rank < 2; ++rank) {
     Program program;
     for (int step = 0; step < 4; ++step) {
       program.push_back(submit("a", 0));
       // In the last step rank 1 goes on late, and meanwhile waits for nothing.
       if (step == 3 && rank == 1) program.push_back(pause(5000));
-      program.push_back(submit("b", 1));
-      program.push_back(wait_all());
-      program.push_back(end_step());
+      add(program, {submit("b", 1), wait_all(), end_step()});
     }
     program.push_back(leave());
     world.set_program(rank, program);
@@ -230,8 +206,7 @@ TEST(Mismatches, FailOnEveryRankWithOneSentenceAndTheJobGoesOn) {
   auto signatures = allreduces(2);
   signatures[0].tensors[0].shape = Shape{3, 4};
   signatures[1].tensors[0].shape = Shape{4, 3};
-  Options options;
-  World world(options, signatures);
+  World world(Options{}, signatures);
   for (int rank = 0; rank < 4; ++rank) {
     Program program{submit("layer1.weight", 0),
                     wait_all(),
@@ -257,8 +232,7 @@ TEST(Mismatches, OfUnnamedCallsNameTheirNumber) {
   auto signatures = allreduces(2);
   signatures[1] = core::Signature{};
   signatures[1].kind = core::CollectiveKind::barrier;
-  Options options;
-  World world(options, signatures);
+  World world(Options{}, signatures);
   for (int rank = 0; rank < 4; ++rank) {
     world.set_program(rank, {call(0), call(rank < 3 ? 0 : 1), call(1), leave()});
   }
@@ -270,8 +244,7 @@ TEST(Mismatches, OfUnnamedCallsNameTheirNumber) {
 }
 
 TEST(Sets, AreMadeByTheirMembersAlone) {
-  Options options;
-  World world(options, allreduces(2));
+  World world(Options{}, allreduces(2));
   // The others have other things to do, and one of them never comes to an end of it.
   world.set_program(0, {pause(5000), leave()});
   world.set_program(1, {make_set(1, {3, 1}), submit("x", 0, 1), wait("x", 1), drop_set(1), pause(2000), leave()});
@@ -287,9 +260,7 @@ TEST(Sets, AreMadeByTheirMembersAlone) {
 /// Who makes what is told by the members and the name; the same again is told by the order of calls.
 TEST(Sets, OfTheSameMembersAreToldApart) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Options options;
-    options.seed = seed;
-    World world(options, allreduces(4));
+    World world({.seed = seed}, allreduces(4));
     for (int rank = 0; rank < 4; ++rank) {
       Program program;
       for (int set = 1; set <= 4; ++set) program.push_back(make_set(set, {0, 1, 2, 3}, set == 3 ? "third" : ""));
@@ -308,8 +279,7 @@ TEST(Sets, OfTheSameMembersAreToldApart) {
 }
 
 TEST(Sets, AreNotMadeWhereMembersDisagreeAboutTheirOrder) {
-  Options options;
-  World world(options, allreduces(1));
+  World world(Options{}, allreduces(1));
   for (int rank = 0; rank < 4; ++rank) {
     Program program{make_set(1, rank == 2 ? std::vector<std::int32_t>{2, 1, 0} : std::vector<std::int32_t>{0, 1, 2}),
                     submit("x", 0, 1), make_set(2, {2, 0, 1}, "again"), wait_all(), leave()};
@@ -329,11 +299,7 @@ TEST(Sets, AreNotMadeWhereMembersDisagreeAboutTheirOrder) {
 /// A wait names the lists that others gave.
 TEST(Sets, ThatAMemberNeverMakesEndAtTheDeadline) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Options options;
-    options.seed = seed;
-    options.stall_warning = 1000;
-    options.deadline = 4000;
-    World world(options, allreduces(1));
+    World world({.seed = seed, .stall_warning = 1000, .deadline = 4000}, allreduces(1));
     world.set_program(0, {make_set(1, {0, 1, 2})});
     world.set_program(1, {pause(300), make_set(1, {0, 1})});
     world.set_program(2, {pause(600), make_set(1, {0, 1, 2})});
@@ -351,9 +317,7 @@ TEST(Sets, ThatAMemberNeverMakesEndAtTheDeadline) {
 
 TEST(Sets, ThatNeedARankThatHasLeftFailSoon) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Options options;
-    options.seed = seed;
-    World world(options, allreduces(2));
+    World world({.seed = seed}, allreduces(2));
     world.set_program(0, {make_set(1, {0, 2}, "pair"), make_set(2, {0, 1}), submit("x", 0, 2), wait_all(), leave()});
     world.set_program(
         1, {pause(500), make_set(2, {0, 1}), make_set(3, {1, 2, 3}), submit("x", 0, 2), wait_all(), leave()});
@@ -370,9 +334,7 @@ TEST(Sets, ThatNeedARankThatHasLeftFailSoon) {
 
 TEST(Sets, AreThereUntilTheLastMemberHasDroppedThem) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Options options;
-    options.seed = seed;
-    World world(options, allreduces(3));
+    World world({.seed = seed}, allreduces(3));
     for (int rank = 0; rank < 4; ++rank) {
       Program program{make_set(1, {0, 1, 2, 3})};
       for (int step = 0; step < 4; ++step) {
@@ -381,10 +343,7 @@ TEST(Sets, AreThereUntilTheLastMemberHasDroppedThem) {
       }
       // With three in flight, and perhaps planned batches of them running.
       if (rank == 2) program.push_back(pause(1000));
-      program.push_back(drop_set(1));
-      program.push_back(wait_all());
-      program.push_back(pause(3000));
-      program.push_back(leave());
+      add(program, {drop_set(1), wait_all(), pause(3000), leave()});
       world.set_program(rank, program);
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
@@ -402,10 +361,7 @@ TEST(Sets, CanBeMadeAndDroppedForEverInTheSameIds) {
     for (int round = 1; round <= 20; ++round) {
       program.push_back(make_set(round, {0, 1, 2, 3}));
       for (int i = 0; i < 3; ++i) program.push_back(submit("x", i, round));
-      program.push_back(launch(3, round));
-      program.push_back(end_step(round));
-      program.push_back(drop_set(round));
-      program.push_back(wait_all());
+      add(program, {launch(3, round), end_step(round), drop_set(round), wait_all()});
     }
     program.push_back(leave());
     world.set_program(rank, program);
@@ -440,10 +396,7 @@ TEST(Faults, ADeadRankIsNamedEverywhere) {
 }
 
 TEST(Faults, AStallIsReportedOnceAndFailsAtTheDeadline) {
-  Options options;
-  options.stall_warning = 1000;
-  options.deadline = 4000;
-  World world(options, allreduces(2));
+  World world({.stall_warning = 1000, .deadline = 4000}, allreduces(2));
   for (int rank = 0; rank < 4; ++rank) {
     Program program{submit("a", 0), wait_all()};
     if (rank != 1 && rank != 3) program.push_back(submit("b", 1));
@@ -467,10 +420,7 @@ constexpr const char* kRankOneIsStopped =
 
 TEST(Faults, ARankThatIsStoppedBeforeItSubmitsIsNamed) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Options options;
-    options.seed = seed;
-    options.deadline = 4000;
-    World world(options, allreduces(2));
+    World world({.seed = seed, .deadline = 4000}, allreduces(2));
     for (int rank = 0; rank < 4; ++rank) {
       world.set_program(rank, rank == 1 ? Program{stop()} : Program{submit("b", 1), wait_all()});
     }
@@ -483,10 +433,7 @@ TEST(Faults, ARankThatIsStoppedBeforeItSubmitsIsNamed) {
 
 TEST(Faults, ARankThatIsStoppedAmidABatchIsNamed) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Options options;
-    options.seed = seed;
-    options.deadline = 4000;
-    World world(options, allreduces(2));
+    World world({.seed = seed, .deadline = 4000}, allreduces(2));
     for (int rank = 0; rank < 4; ++rank) {
       Program program{submit("b", 1)};
       program.push_back(rank == 1 ? stop() : wait_all());
@@ -501,11 +448,7 @@ TEST(Faults, ARankThatIsStoppedAmidABatchIsNamed) {
 /// for the next pair of the same name, for which rank 0 comes later: nobody has waited too long for that.
 TEST(Questions, AreNotAnsweredForTheNextRequestOfTheSameName) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
-    Options options;
-    options.seed = seed;
-    options.link_delay = 400;
-    options.deadline = 1000;
-    World world(options, allreduces(1));
+    World world({.seed = seed, .link_delay = 400, .deadline = 1000}, allreduces(1));
     world.set_program(0, {pause(800), make_set(1, {0, 2}), drop_set(1), pause(200), make_set(1, {0, 2}), leave()});
     world.set_program(1, {leave()});
     world.set_program(2, {make_set(1, {0, 2}), drop_set(1), make_set(1, {0, 2}), leave()});
@@ -519,10 +462,7 @@ TEST(Questions, AreNotAnsweredForTheNextRequestOfTheSameName) {
 /// because of that, does, too. Whatever fails of it, and the end of the job, is because of rank 1.
 TEST(FirstCauses, AreNamedByEverySurvivor) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    Options options;
-    options.seed = seed;
-    options.ranks = 6;
-    World world(options, allreduces(2));
+    World world({.ranks = 6, .seed = seed}, allreduces(2));
     const Program waits{submit("late"), wait_all()};
     for (const int rank : {0, 4, 5}) world.set_program(rank, waits);
     world.set_program(1, {leave()});
@@ -545,10 +485,7 @@ TEST(FirstCauses, AreNamedByEverySurvivor) {
 /// Two ranks wait for each other: the error names both waits, whichever is reported.
 TEST(Faults, RanksThatWaitForEachOtherAreBothNamed) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Options options;
-    options.seed = seed;
-    options.deadline = 4000;
-    World world(options, allreduces(2));
+    World world({.seed = seed, .deadline = 4000}, allreduces(2));
     world.set_program(0, {submit("b", 1), wait_all()});
     world.set_program(1, {submit("c", 1), wait_all()});
     world.set_program(2, {submit("b", 1), wait_all()});
@@ -565,9 +502,7 @@ TEST(Faults, RanksThatWaitForEachOtherAreBothNamed) {
 
 TEST(Leaving, FailsSoonWhatARankThatLeftWouldHaveToSubmit) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    Options options;
-    options.seed = seed;
-    World world(options, allreduces(4));
+    World world({.seed = seed}, allreduces(4));
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == 2) {
         // Its own submission of b is made, and counts although it has left.
@@ -577,12 +512,7 @@ TEST(Leaving, FailsSoonWhatARankThatLeftWouldHaveToSubmit) {
       Program program{submit("a", 0), wait_all()};
       if (rank == 0) program.push_back(submit("c", 2));
       if (rank == 1) program.push_back(pause(1000));
-      program.push_back(submit("b", 1));
-      program.push_back(submit("c", 2));
-      program.push_back(wait_all());
-      program.push_back(submit("a", 0));
-      program.push_back(wait_all());
-      program.push_back(leave());
+      add(program, {submit("b", 1), submit("c", 2), wait_all(), submit("a", 0), wait_all(), leave()});
       world.set_program(rank, program);
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
@@ -599,11 +529,7 @@ TEST(Leaving, FailsSoonWhatARankThatLeftWouldHaveToSubmit) {
 }
 
 TEST(LargeWorlds, Of1024RanksIn128NodesKeepEveryPromise) {
-  Options options;
-  options.ranks = 1024;
-  options.ranks_per_node = 8;
-  options.fusion_threshold = 600;
-  World world(options, allreduces(16));
+  World world({.ranks = 1024, .ranks_per_node = 8, .fusion_threshold = 600}, allreduces(16));
   set_training(world, 1024, Training{15, 5, 2, true, true}, 11);
   ASSERT_EQ(world.topology().node_count(), 128);
   ASSERT_EQ(world.run(), "");
@@ -633,18 +559,12 @@ TEST(Leaving, LosesNothingThatAllSubmittedBefore) {
   Program program;
   for (int step = 0; step < 3; ++step) {
     for (const char* name : {"a", "b", "c"}) program.push_back(submit(name));
-    program.push_back(wait_all());
-    program.push_back(end_step());
+    add(program, {wait_all(), end_step()});
   }
-  program.push_back(submit("a"));
-  program.push_back(submit("c"));
-  program.push_back(leave());
+  add(program, {submit("a"), submit("c"), leave()});
   for (const int ranks : {1, 2, 5}) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-      Options options;
-      options.ranks = ranks;
-      options.seed = seed;
-      World world(options, allreduces(1));
+      World world({.ranks = ranks, .seed = seed}, allreduces(1));
       for (int rank = 0; rank < ranks; ++rank) world.set_program(rank, program);
       ASSERT_EQ(world.run(), "") << ranks << " ranks, seed " << seed;
     }

@@ -15,26 +15,15 @@
 namespace kolo::simulator {
 namespace {
 
-std::size_t batches_of_calls(const World& world) {
-  std::size_t batches = 0;
-  for (const control::LogEntry& entry : world.log())
-    batches += std::holds_alternative<control::SequenceAppended>(entry) ? 1U : 0U;
-  return batches;
-}
-
 /// A step of many calls costs what its messages cost: nothing is counted, declared, given a number, or planned.
 TEST(Sequences, CostAFewBytesHoweverManyCallsThereAre) {
   for (const int calls : {10, 1000}) {
-    Options options;
-    options.ranks = 4;
-    options.open_batches = 1;
-    World world(options, allreduces(2));
+    World world({.ranks = 4, .open_batches = 1}, allreduces(2));
     for (int rank = 0; rank < 4; ++rank) {
       Program program;
       for (int step = 0; step < 5; ++step) {
         for (int i = 0; i < calls; ++i) program.push_back(launch());
-        program.push_back(wait_launched());
-        program.push_back(end_step());
+        add(program, {wait_launched(), end_step()});
       }
       program.push_back(leave());
       world.set_program(rank, std::move(program));
@@ -42,21 +31,17 @@ TEST(Sequences, CostAFewBytesHoweverManyCallsThereAre) {
     ASSERT_EQ(world.run(), "");
     EXPECT_EQ(world.traffic().declarations, 0U);
     EXPECT_EQ(world.counters(0).called, static_cast<std::uint64_t>(5 * calls));
-    for (const control::LogEntry& entry : world.log()) {
-      EXPECT_FALSE(std::holds_alternative<control::Assigned>(entry) ||
-                   std::holds_alternative<control::PlanDefined>(entry));
-    }
+    EXPECT_TRUE(entries_of<control::Assigned>(world).empty());
+    EXPECT_TRUE(entries_of<control::PlanDefined>(world).empty());
     EXPECT_LE(world.traffic().entry_bytes, 6 * world.traffic().entries);
-    EXPECT_GE(batches_of_calls(world), 5U);
+    EXPECT_GE(entries_of<control::SequenceAppended>(world).size(), 5U);
   }
 }
 
 /// Ranks differ about the third of five calls: that one fails on all of them, at once.
 TEST(Sequences, FailWhereRanksDifferAndGoOn) {
   for (const int per_node : {1, 2, 4}) {
-    Options options;
-    options.ranks_per_node = per_node;
-    World world(options, allreduces(8));
+    World world({.ranks_per_node = per_node}, allreduces(8));
     for (int rank = 0; rank < 4; ++rank) {
       world.set_program(rank, {launch(1), launch(2), launch(rank == 2 ? 5 : 3), launch(4), launch(1), wait_launched(),
                                launch(2), wait_all(), leave()});
@@ -79,8 +64,7 @@ TEST(Sequences, EndWhereARankHasLeft) {
     Program program{launch(), launch()};
     if (rank != 1) program.push_back(launch());
     if (rank == 3) program.insert(program.begin(), pause(2000));
-    program.push_back(wait_all());
-    program.push_back(leave());
+    add(program, {wait_all(), leave()});
     world.set_program(rank, program);
   }
   ASSERT_EQ(world.run(), "");
@@ -101,8 +85,7 @@ TEST(Sequences, OfASetOfSomeRanksDoNotWaitForTheWorlds) {
     } else {
       program.push_back(pause(1000));
     }
-    program.push_back(wait_all());
-    program.push_back(leave());
+    add(program, {wait_all(), leave()});
     world.set_program(rank, program);
   }
   ASSERT_EQ(world.run(), "");
@@ -111,10 +94,7 @@ TEST(Sequences, OfASetOfSomeRanksDoNotWaitForTheWorlds) {
 
 /// The warning and the error name who has not made the call, and what it waits for instead.
 TEST(Sequences, NameWhoHasNotMadeTheCall) {
-  Options options;
-  options.stall_warning = 500;
-  options.deadline = 3000;
-  World world(options, allreduces(2));
+  World world({.stall_warning = 500, .deadline = 3000}, allreduces(2));
   for (int rank = 0; rank < 4; ++rank) {
     Program program{launch(), launch(), wait_launched(), leave()};
     if (rank == 3) program = {launch(), submit("else"), wait("else"), leave()};
@@ -133,16 +113,11 @@ TEST(Sequences, NameWhoHasNotMadeTheCall) {
 /// Who joins contributes to what it has made; the others go on, and all come back to one number.
 TEST(Sequences, GoOnWithoutTheRanksThatHaveJoined) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    Options options;
-    options.seed = seed;
-    World world(options, allreduces(4));
+    World world({.seed = seed}, allreduces(4));
     for (int rank = 0; rank < 4; ++rank) {
       Program program;
       for (int i = 0; i < 2 + 5 * rank; ++i) program.push_back(launch(i % 3));
-      program.push_back(join());
-      program.push_back(launch(3));
-      program.push_back(wait_all());
-      program.push_back(leave());
+      add(program, {join(), launch(3), wait_all(), leave()});
       world.set_program(rank, program);
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
@@ -157,8 +132,7 @@ std::string run_with(const Sabotage& sabotage) {
   for (int rank = 0; rank < 4; ++rank) {
     Program program{launch(1), launch(2), launch(2), wait_launched(), launch(1)};
     if (rank == 3) program.insert(program.begin() + 1, pause(2000));
-    program.push_back(wait_all());
-    program.push_back(leave());
+    add(program, {wait_all(), leave()});
     world.set_program(rank, program);
   }
   return world.run();

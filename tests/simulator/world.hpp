@@ -140,12 +140,12 @@ inline Op stop() { return {Op::Kind::stop, 0, {}, 0, {}, 0}; }
 
 /// Called with what passes between two machines; may change it, or return false to lose it.
 struct Sabotage {
-  std::function<bool(int rank, control::UpMessage&)> message;          ///< rank to leader
-  std::function<bool(int rank, TensorId, control::CountWord&)> count;  ///< rank to leader
-  std::function<bool(int node, control::UpMessage&)> relayed;          ///< relay to parent or sequencer
-  std::function<void(std::vector<control::LogEntry>&)> decided;        ///< sequencer to log
-  std::function<bool(int node, control::LogEntry&)> node_reads;        ///< log to relay and node
-  std::function<bool(int rank, control::LogEntry&)> rank_reads;        ///< node to rank
+  std::function<bool(int rank, control::UpMessage&)> message = {};          ///< rank to leader
+  std::function<bool(int rank, TensorId, control::CountWord&)> count = {};  ///< rank to leader
+  std::function<bool(int node, control::UpMessage&)> relayed = {};          ///< relay to parent or sequencer
+  std::function<void(std::vector<control::LogEntry>&)> decided = {};        ///< sequencer to log
+  std::function<bool(int node, control::LogEntry&)> node_reads = {};        ///< log to relay and node
+  std::function<bool(int rank, control::LogEntry&)> rank_reads = {};        ///< node to rank
 };
 
 struct Options {
