@@ -104,7 +104,7 @@ def all_steps(prepared, work, gpus=1):
         needs=("device", "torch", "kolo_torch"))
     # 9. Accesses of the kernels.
     add("memcheck", 90, ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", *program("gpu_test"),
-                         "--gtest_filter=OfOne/Arithmetic.*:OfOne/Collectives.*:*AllreduceOfEverySize/2_staged"],
+                         "--gtest_filter=*Arithmetic.*/1_nccl:*Collectives.*/1_nccl:*.OfEverySize/2_staged"],
         needs=("device", "compute-sanitizer"))
 
     # What has held before.

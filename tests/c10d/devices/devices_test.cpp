@@ -24,27 +24,15 @@
 #include "c10d/process_group.hpp"
 #include "c10d/streams.hpp"
 #include "tests/c10d/devices/emulated_torch.hpp"
+#include "tests/data/cuda/gate.hpp"
 #include "tests/emulated_cuda/emulator.hpp"
 
 namespace kolo::c10d::test {
 namespace {
 
+using kolo::cuda::test::Gate;
 using GroupPtr = c10::intrusive_ptr<ProcessGroupKolo>;
 using Tensors = std::vector<at::Tensor>;
-
-/// Keeps a stream from going on.
-class Gate {
- public:
-  ~Gate() { open(); }
-  void hold(cudaStream_t stream) { ASSERT_EQ(cudaLaunchHostFunc(stream, wait, this), cudaSuccess); }
-  void open() { open_.store(true); }
-
- private:
-  static void wait(void* gate) {
-    while (!static_cast<Gate*>(gate)->open_.load()) std::this_thread::yield();
-  }
-  std::atomic<bool> open_{false};
-};
 
 /// By NCCL, and by way of the host.
 class Devices : public ::testing::TestWithParam<const char*> {

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <iterator>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <kolo/gradient_arena.hpp>
@@ -18,21 +17,14 @@
 namespace kolo::cuda::test {
 namespace {
 
-/// Number of ranks; KOLO_GPU_BACKEND.
-class Arithmetic : public CudaTest, public ::testing::WithParamInterface<std::tuple<int, const char*>> {
+class Arithmetic : public CudaWorlds {
  protected:
   void SetUp() override {
     emulated::Config config = machine();
     config.devices = 8;
     emulated::reset(config);
   }
-  static int ranks() { return std::get<0>(GetParam()); }
-  static bool is_staged() { return std::string(std::get<1>(GetParam())) == "staged"; }
-  static Options options() {
-    return CudaTest::options()
-        .with_setting("KOLO_GPU_BACKEND", std::get<1>(GetParam()))
-        .with_setting("KOLO_GPU_DIRECT_BYTES", "16K");
-  }
+  static Options options() { return CudaWorlds::options().with_setting("KOLO_GPU_DIRECT_BYTES", "16K"); }
 };
 
 /// Numbers whose sums and products must be rounded.
@@ -55,84 +47,61 @@ TEST_P(Arithmetic, ResultsHaveTheBitsOfTheCpus) {
   // NCCL adds 16-bit floats in their own type.
   std::vector<DType> types{DType::float32, DType::float64};
   if (is_staged()) types.insert(types.end(), {DType::float16, DType::bfloat16});
-  run_local(
-      ranks(),
-      [&] {
-        bind();
-        const RankStream stream;
-        for (const DType dtype : types) {
-          for (const std::int64_t elements : {333, 4500}) {  // through a buffer, and by NCCL where they lie
-            const Bytes input = awkward(dtype, elements, rank());
-            for (const AllreduceOptions& how : {AllreduceOptions{}, AllreduceOptions{}.with_op(ReduceOp::average),
-                                                AllreduceOptions{}.with_op(ReduceOp::average).with_postscale(0.7),
-                                                AllreduceOptions{}.with_prescale(0.3).with_postscale(0.7),
-                                                AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(0.3),
-                                                AllreduceOptions{}.with_op(ReduceOp::max).with_prescale(-0.3)}) {
-              Bytes host = input;
-              allreduce("host", TensorView(host.data(), dtype, Shape{elements}), how);
-              DeviceTensor device(dtype, elements, stream);
-              device.write(input);
-              Handle handle = allreduce_async("device", device.view(), how);
-              follow(handle, stream);
-              EXPECT_TRUE(device.read() == host)
-                  << elements << " " << to_string(dtype) << ", " << to_string(how.op) << ", prescale " << how.prescale
-                  << ", postscale " << how.postscale << ", rank " << rank();
-              handle.wait();
-            }
-          }
+  on_devices(ranks(), options(), [&](const RankStream& stream) {
+    for (const DType dtype : types) {
+      for (const std::int64_t elements : {333, 4500}) {  // through a buffer, and by NCCL where they lie
+        const Bytes input = awkward(dtype, elements, rank());
+        for (const AllreduceOptions& how : {AllreduceOptions{}, AllreduceOptions{}.with_op(ReduceOp::average),
+                                            AllreduceOptions{}.with_op(ReduceOp::average).with_postscale(0.7),
+                                            AllreduceOptions{}.with_prescale(0.3).with_postscale(0.7),
+                                            AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(0.3),
+                                            AllreduceOptions{}.with_op(ReduceOp::max).with_prescale(-0.3)}) {
+          Bytes host = input;
+          allreduce("host", TensorView(host.data(), dtype, Shape{elements}), how);
+          DeviceTensor device(dtype, elements, stream);
+          device.write(input);
+          EXPECT_TRUE(result_of(allreduce_async("device", device.view(), how), device) == host)
+              << elements << " " << to_string(dtype) << ", " << to_string(how.op) << ", prescale " << how.prescale
+              << ", postscale " << how.postscale << ", rank " << rank();
         }
-      },
-      options());
+      }
+    }
+  });
 }
 
 /// Averages that a 16-bit float holds, though it does not hold the sums.
 TEST_P(Arithmetic, SumsOfAveragesDoNotOverflow) {
-  run_local(
-      ranks(),
-      [] {
-        bind();
-        const RankStream stream;
-        constexpr std::int64_t kElements = 8400;  // more than KOLO_GPU_DIRECT_BYTES
-        const auto average = ReduceOp::average;
-        for (const DType dtype : {DType::float16, DType::bfloat16}) {
-          // Sums of these overflow; the CPU's, in float32, do not.
-          const float value = dtype == DType::float16 || is_staged() ? 61440.0F : 61440.0F * 0x1p112F;
-          const std::uint16_t bits =
-              dtype == DType::float16 ? base::to_float16(value).bits : base::to_bfloat16(value).bits;
-          Bytes all(kElements * 2);
-          for (std::size_t i = 0; i < all.size(); i += 2) std::memcpy(all.data() + i, &bits, sizeof bits);
-          const auto some = [&](std::int64_t elements) { return Bytes(all.begin(), all.begin() + elements * 2); };
-          for (const std::int64_t elements : {std::int64_t{100}, kElements}) {
-            DeviceTensor x(dtype, elements, stream);
-            x.write(some(elements));
-            Handle handle = allreduce_async("x", x.view(), average);
-            follow(handle, stream);
-            EXPECT_TRUE(x.read() == some(elements)) << elements << " " << to_string(dtype);
-            handle.wait();
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    constexpr std::int64_t kElements = 8400;  // more than KOLO_GPU_DIRECT_BYTES
+    const auto average = ReduceOp::average;
+    for (const DType dtype : {DType::float16, DType::bfloat16}) {
+      // Sums of these overflow; the CPU's, in float32, do not.
+      const float value = dtype == DType::float16 || is_staged() ? 61440.0F : 61440.0F * 0x1p112F;
+      const std::uint16_t bits = dtype == DType::float16 ? base::to_float16(value).bits : base::to_bfloat16(value).bits;
+      Bytes all(kElements * 2);
+      for (std::size_t i = 0; i < all.size(); i += 2) std::memcpy(all.data() + i, &bits, sizeof bits);
+      const auto some = [&](std::int64_t elements) { return Bytes(all.begin(), all.begin() + elements * 2); };
+      for (const std::int64_t elements : {std::int64_t{100}, kElements}) {
+        DeviceTensor x(dtype, elements, stream);
+        x.write(some(elements));
+        EXPECT_TRUE(result_of(allreduce_async("x", x.view(), average), x) == some(elements))
+            << elements << " " << to_string(dtype);
 
-            const std::int64_t rows = elements / size();
-            DeviceTensor in(dtype, rows * size(), stream);
-            DeviceTensor out(dtype, rows, stream);
-            in.write(some(rows * size()));
-            Handle scattered = reduce_scatter_into_async("rs", in.view(), out.view(), average);
-            follow(scattered, stream);
-            EXPECT_TRUE(out.read() == some(rows)) << elements << " " << to_string(dtype) << ", reduce_scatter";
-            scattered.wait();
-          }
-          GradientArena arena(kElements * 2, Device{DeviceKind::cuda, bind()});
-          const TensorView inside = arena.allocate(dtype, Shape{100}, Stream{stream});
-          ok(cudaMemcpyAsync(inside.data(), all.data(), 200, cudaMemcpyHostToDevice, stream));
-          Handle handle = allreduce_async("inside", inside, average);
-          follow(handle, stream);
-          Bytes result(200);
-          ok(cudaMemcpyAsync(result.data(), inside.data(), 200, cudaMemcpyDeviceToHost, stream));
-          stream.synchronize();
-          EXPECT_TRUE(result == some(100)) << to_string(dtype) << ", in an arena";
-          handle.wait();
-          emulated::acquire_all();
-        }
-      },
-      options());
+        const std::int64_t rows = elements / size();
+        DeviceTensor in(dtype, rows * size(), stream);
+        DeviceTensor out(dtype, rows, stream);
+        in.write(some(rows * size()));
+        EXPECT_TRUE(result_of(reduce_scatter_into_async("rs", in.view(), out.view(), average), out) == some(rows))
+            << elements << " " << to_string(dtype) << ", reduce_scatter";
+      }
+      GradientArena arena(kElements * 2, own_device());
+      const TensorView inside = arena.allocate(dtype, Shape{100}, Stream{stream});
+      write(inside, some(100));
+      EXPECT_TRUE(result_of(allreduce_async("inside", inside, average), inside) == some(100))
+          << to_string(dtype) << ", in an arena";
+      emulated::acquire_all();
+    }
+  });
 }
 
 /// Elements of a float type that are these numbers, each rounded to nearest once.
@@ -170,126 +139,96 @@ bool is_tried(std::int64_t elements, DType dtype, DType narrow, const AllreduceO
 /// What is sent as 16 bits gives what tensors of that type give whose elements were scaled and rounded before; staged,
 /// what the CPU gives, too. A rank alone sends nothing, and rounds nothing.
 TEST_P(Arithmetic, SentAs16BitsIsReducedAsThose) {
-  run_local(
-      ranks(),
-      [] {
-        bind();
-        const RankStream stream;
-        for (const DType dtype : {DType::float32, DType::float64}) {
-          for (const DType narrow : {DType::float16, DType::bfloat16}) {
-            for (const std::int64_t elements : kLengths) {
-              for (const AllreduceOptions& how : kScalings) {
-                const bool averages = how.op == ReduceOp::average;
-                if (averages && !is_staged()) continue;  // those are divided before they are rounded
-                if (!is_tried(elements, dtype, narrow, how)) continue;
-                const Bytes input = rounded(dtype, rough(elements, rank()));
-                std::vector<double> scaled = numbers_in(dtype, input);
-                for (double& number : scaled) {
-                  number = dtype == DType::float64 ? number * how.prescale
-                                                   : static_cast<float>(number) * static_cast<float>(how.prescale);
-                }
-                DeviceTensor wide(dtype, elements, stream, size_of(dtype) * static_cast<std::size_t>(rank() % 3));
-                const DType held = size() == 1 ? dtype : narrow;
-                DeviceTensor small(held, elements, stream);
-                wide.write(input);
-                small.write(rounded(held, scaled));
-                AllreduceOptions sent = how;
-                sent.send_as = narrow;
-                AllreduceOptions plain = how;
-                plain.prescale = 1.0;
-                Handle first = allreduce_async("wide", wide.view(), sent);
-                Handle second = allreduce_async("small", small.view(), plain);
-                follow(first, stream);
-                follow(second, stream);
-                const std::string what = std::to_string(elements) + " " + std::string(to_string(dtype)) + " as " +
-                                         std::string(to_string(narrow)) + ", " + std::string(to_string(how.op)) +
-                                         ", prescale " + std::to_string(how.prescale) + ", postscale " +
-                                         std::to_string(how.postscale) + ", rank " + std::to_string(rank());
-                const Bytes result = wide.read();
-                EXPECT_TRUE(result == rounded(dtype, numbers_in(held, small.read()))) << what;
-                if (is_staged()) {
-                  Bytes host = input;
-                  allreduce("host", TensorView(host.data(), dtype, Shape{elements}), sent);
-                  EXPECT_TRUE(result == host) << what << ": against the CPU";
-                }
-                first.wait();
-                second.wait();
-              }
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      for (const DType narrow : {DType::float16, DType::bfloat16}) {
+        for (const std::int64_t elements : kLengths) {
+          for (const AllreduceOptions& how : kScalings) {
+            const bool averages = how.op == ReduceOp::average;
+            if (averages && !is_staged()) continue;  // those are divided before they are rounded
+            if (!is_tried(elements, dtype, narrow, how)) continue;
+            const Bytes input = rounded(dtype, rough(elements, rank()));
+            std::vector<double> scaled = numbers_in(dtype, input);
+            for (double& number : scaled) {
+              number = dtype == DType::float64 ? number * how.prescale
+                                               : static_cast<float>(number) * static_cast<float>(how.prescale);
             }
+            DeviceTensor wide(dtype, elements, stream, size_of(dtype) * static_cast<std::size_t>(rank() % 3));
+            const DType held = size() == 1 ? dtype : narrow;
+            DeviceTensor small(held, elements, stream);
+            wide.write(input);
+            small.write(rounded(held, scaled));
+            AllreduceOptions sent = how;
+            sent.send_as = narrow;
+            AllreduceOptions plain = how;
+            plain.prescale = 1.0;
+            Handle first = allreduce_async("wide", wide.view(), sent);
+            Handle second = allreduce_async("small", small.view(), plain);
+            follow(first, stream);
+            follow(second, stream);
+            const std::string what = std::to_string(elements) + " " + std::string(to_string(dtype)) + " as " +
+                                     std::string(to_string(narrow)) + ", " + std::string(to_string(how.op)) +
+                                     ", prescale " + std::to_string(how.prescale) + ", postscale " +
+                                     std::to_string(how.postscale) + ", rank " + std::to_string(rank());
+            const Bytes result = wide.read();
+            EXPECT_TRUE(result == rounded(dtype, numbers_in(held, small.read()))) << what;
+            if (is_staged()) {
+              Bytes host = input;
+              allreduce("host", TensorView(host.data(), dtype, Shape{elements}), sent);
+              EXPECT_TRUE(result == host) << what << ": against the CPU";
+            }
+            first.wait();
+            second.wait();
           }
         }
-      },
-      options());
+      }
+    }
+  });
 }
 
 /// Averages of what 16 bits hold, though they do not hold the sums: NCCL's are divided before they are rounded.
 TEST_P(Arithmetic, AveragesThatAreSentAs16BitsDoNotOverflow) {
-  run_local(
-      ranks(),
-      [] {
-        bind();
-        const RankStream stream;
-        const auto how = AllreduceOptions{}.with_op(ReduceOp::average).with_send_as(DType::float16);
-        for (const DType dtype : {DType::float32, DType::float64}) {
-          const Bytes all = rounded(dtype, std::vector<double>(5000, 61440.0));
-          DeviceTensor x(dtype, 5000, stream);
-          x.write(all);
-          Handle handle = allreduce_async("x", x.view(), how);
-          follow(handle, stream);
-          EXPECT_TRUE(x.read() == all) << to_string(dtype);
-          handle.wait();
-        }
-      },
-      options());
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    const auto how = AllreduceOptions{}.with_op(ReduceOp::average).with_send_as(DType::float16);
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      const Bytes all = rounded(dtype, std::vector<double>(5000, 61440.0));
+      DeviceTensor x(dtype, 5000, stream);
+      x.write(all);
+      EXPECT_TRUE(result_of(allreduce_async("x", x.view(), how), x) == all) << to_string(dtype);
+    }
+  });
 }
 
 /// What is sent as another type is copied, wherever it lies: so it may lie in an arena on one rank alone.
 TEST_P(Arithmetic, SentAs16BitsFromAnArenaOfOneRank) {
-  run_local(
-      ranks(),
-      [] {
-        const int device = bind();
-        const RankStream stream;
-        GradientArena arena(1 << 20, Device{DeviceKind::cuda, device});
-        const TensorView inside = arena.allocate(DType::float32, Shape{1000}, Stream{stream});
-        const TensorView half = arena.allocate(DType::float16, Shape{50}, Stream{stream});
-        DeviceTensor outside(DType::float32, 1000, stream);
-        const std::vector<double> ones(1000, 1.0 + 0x1p-20);  // 1 in 16 bits
-        const Bytes input = rounded(DType::float32, ones);
-        const Bytes halves = rounded(DType::float16, std::vector<double>(50, 2.0));
-        const TensorView mine = rank() == 0 ? inside : outside.view();
-        ok(cudaMemcpyAsync(mine.data(), input.data(), input.size(), cudaMemcpyHostToDevice, stream));
-        ok(cudaMemcpyAsync(half.data(), halves.data(), halves.size(), cudaMemcpyHostToDevice, stream));
-        const NamedView members[] = {{"mine", mine}, {"half", half}};
-        Handle handle = grouped_allreduce_async("both", members, AllreduceOptions{}.with_send_as(DType::bfloat16));
-        follow(handle, stream);
-        Bytes result(input.size());
-        Bytes half_result(halves.size());
-        ok(cudaMemcpyAsync(result.data(), mine.data(), result.size(), cudaMemcpyDeviceToHost, stream));
-        ok(cudaMemcpyAsync(half_result.data(), half.data(), halves.size(), cudaMemcpyDeviceToHost, stream));
-        stream.synchronize();
-        handle.wait();
-        emulated::acquire_all();
-        const double sum = size() == 1 ? ones[0] : size();
-        EXPECT_TRUE(result == rounded(DType::float32, std::vector<double>(1000, sum)));
-        EXPECT_TRUE(half_result == rounded(DType::float16, std::vector<double>(50, 2.0 * size())));
-      },
-      options());
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    GradientArena arena(1 << 20, own_device());
+    const TensorView inside = arena.allocate(DType::float32, Shape{1000}, Stream{stream});
+    const TensorView half = arena.allocate(DType::float16, Shape{50}, Stream{stream});
+    DeviceTensor outside(DType::float32, 1000, stream);
+    const std::vector<double> ones(1000, 1.0 + 0x1p-20);  // 1 in 16 bits
+    const Bytes input = rounded(DType::float32, ones);
+    const Bytes halves = rounded(DType::float16, std::vector<double>(50, 2.0));
+    const TensorView mine = rank() == 0 ? inside : outside.view();
+    write(mine, input);
+    write(half, halves);
+    const NamedView members[] = {{"mine", mine}, {"half", half}};
+    Handle handle = grouped_allreduce_async("both", members, AllreduceOptions{}.with_send_as(DType::bfloat16));
+    follow(handle, stream);
+    Bytes result(input.size());
+    Bytes half_result(halves.size());
+    ok(cudaMemcpyAsync(result.data(), mine.data(), result.size(), cudaMemcpyDeviceToHost, stream));
+    ok(cudaMemcpyAsync(half_result.data(), half.data(), halves.size(), cudaMemcpyDeviceToHost, stream));
+    stream.synchronize();
+    handle.wait();
+    emulated::acquire_all();
+    const double sum = size() == 1 ? ones[0] : size();
+    EXPECT_TRUE(result == rounded(DType::float32, std::vector<double>(1000, sum)));
+    EXPECT_TRUE(half_result == rounded(DType::float16, std::vector<double>(50, 2.0 * size())));
+  });
 }
 
-std::string name_of(const ::testing::TestParamInfo<std::tuple<int, const char*>>& info) {
-  return std::to_string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-}
-
-#ifdef KOLO_ON_REAL_DEVICE
-INSTANTIATE_TEST_SUITE_P(OfOne, Arithmetic, ::testing::Combine(::testing::Values(1), ::testing::Values("nccl")),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(Staged, Arithmetic, ::testing::Combine(::testing::Values(3, 8), ::testing::Values("staged")),
-                         name_of);
-#else
-INSTANTIATE_TEST_SUITE_P(Worlds, Arithmetic,
-                         ::testing::Combine(::testing::Values(3, 8), ::testing::Values("nccl", "staged")), name_of);
-#endif
+INSTANTIATE_TEST_SUITE_P(Worlds, Arithmetic, ::testing::ValuesIn(worlds_of({3, 8})), name_of_world);
 
 }  // namespace
 }  // namespace kolo::cuda::test

@@ -139,10 +139,7 @@ TEST_F(Carriers, EveryBufferIsRegisteredAndGivenBack) {
 }
 
 TEST_F(Carriers, ACommunicatorThatCannotBeMadeIsNotLeftBehind) {
-  emulated::Failure failure;
-  failure.api = "ncclCommInitRankConfig";
-  failure.code = ncclSystemError;
-  emulated::inject(failure);
+  emulated::inject({.api = "ncclCommInitRankConfig", .code = ncclSystemError});
   NcclCarrier carrier(1, kElements * sizeof(float), std::chrono::seconds(60), kNobody);
   data::DeviceSet pair;
   pair.size = 2;

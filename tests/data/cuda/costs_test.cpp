@@ -70,32 +70,27 @@ class CostsOf : public CudaTest {
     constexpr int kWarm = 8;
     std::vector<Costs> tries;
     std::atomic<bool> found{false};
-    run_local(
-        2,
-        [&] {
-          bind();
-          const RankStream stream;
-          const auto start = prepare(stream);
-          for (int i = 0; i < kWarm + most_tries; ++i) {
-            stream.synchronize();
-            barrier();
-            if (found) break;
-            const bool measures = i >= kWarm && rank() == kMeasured;
-            if (measures) emulated::trace();
-            std::vector<Handle> handles = start();
-            for (Handle& handle : handles) wait_on(handle, stream);
-            if (measures) {
-              tries.push_back(costs_of(emulated::take_trace()));
-              found = good && good(tries.back());
-            }
-            stream.synchronize();
-            wait_all(handles);
-            end_step();
-          }
-          emulated::acquire_all();
-          barrier();
-        },
-        with);
+    on_devices(2, with, [&](const RankStream& stream) {
+      const auto start = prepare(stream);
+      for (int i = 0; i < kWarm + most_tries; ++i) {
+        stream.synchronize();
+        barrier();
+        if (found) break;
+        const bool measures = i >= kWarm && rank() == kMeasured;
+        if (measures) emulated::trace();
+        std::vector<Handle> handles = start();
+        for (Handle& handle : handles) wait_on(handle, stream);
+        if (measures) {
+          tries.push_back(costs_of(emulated::take_trace()));
+          found = good && good(tries.back());
+        }
+        stream.synchronize();
+        wait_all(handles);
+        end_step();
+      }
+      emulated::acquire_all();
+      barrier();
+    });
     return cheapest(tries);
   }
 
@@ -164,7 +159,7 @@ TEST_F(CostsOf, ATimeline) {
 TEST_F(CostsOf, AStepOfResNet50) {
   for (const std::string way : {"by name", "prepared", "grouped"}) {
     struct Gradients {
-      std::vector<std::unique_ptr<DeviceTensor>> memory;
+      std::vector<DeviceTensor> memory;
       std::vector<NamedView> views;
       std::vector<Prepared> prepared;
     };
@@ -172,10 +167,9 @@ TEST_F(CostsOf, AStepOfResNet50) {
     const auto prepare = [&](const RankStream& stream) {
       Gradients& own = gradients[rank()];
       for (const std::int64_t size : resnet50()) {
-        own.memory.push_back(
-            std::make_unique<DeviceTensor>(DType::float32, std::max<std::int64_t>(size / 16, 1), stream));
-        ok(cudaMemsetAsync(own.memory.back()->data(), 0, own.memory.back()->bytes(), stream));
-        own.views.push_back({"g" + std::to_string(own.views.size()), own.memory.back()->view()});
+        own.memory.emplace_back(DType::float32, std::max<std::int64_t>(size / 16, 1), stream);
+        ok(cudaMemsetAsync(own.memory.back().data(), 0, own.memory.back().bytes(), stream));
+        own.views.push_back({"g" + std::to_string(own.views.size()), own.memory.back().view()});
         if (way == "prepared")
           own.prepared.push_back(kolo::prepare(own.views.back().name, Call::allreduce(own.views.back().view)));
       }

@@ -34,26 +34,23 @@ constexpr std::int64_t kSizes[] = {1000, 20000};  // through a buffer, and, by N
 void steps(const Failure& failure, std::atomic<int>& wrong) {
   bind();
   const RankStream stream;
-  std::vector<std::unique_ptr<DeviceTensor>> tensors;
+  std::vector<DeviceTensor> tensors;
   for (const std::int64_t elements : kSizes) {
-    tensors.push_back(std::make_unique<DeviceTensor>(DType::int32, elements, stream));
+    tensors.emplace_back(DType::int32, elements, stream);
   }
-  barrier();
-  if (rank() == 1) emulated::inject(failure);
-  barrier();
+  together(1, [&] { emulated::inject(failure); });
   const auto value = [own = rank()](std::int64_t i) { return i + own; };
   for (int step = 0; step < 3; ++step) {
     std::vector<Handle> handles;
     for (const auto& tensor : tensors) {
-      tensor->write(elements_of(DType::int32, tensor->view().elements(), value));
-      handles.push_back(allreduce_async("t" + std::to_string(handles.size()), tensor->view()));
+      tensor.write(elements_of(DType::int32, tensor.view().elements(), value));
+      handles.push_back(allreduce_async("t" + std::to_string(handles.size()), tensor.view()));
     }
     wait_all(handles);
     emulated::acquire_all();
     for (const auto& tensor : tensors) {
-      const auto wanted =
-          elements_of(DType::int32, tensor->view().elements(), [](std::int64_t i) { return 2 * i + 1; });
-      if (tensor->read() != wanted) ++wrong;
+      const auto wanted = elements_of(DType::int32, tensor.view().elements(), [](std::int64_t i) { return 2 * i + 1; });
+      if (tensor.read() != wanted) ++wrong;
     }
     end_step();
   }
@@ -100,12 +97,11 @@ TEST_P(Failures, OfAnyCallEndTheJobOrChangeNothing) {
     for (const auto& [nth, and_later] : {std::pair(1, false), std::pair(3, true)}) {
       SCOPED_TRACE(std::string(api.name) + ", the " + std::to_string(nth) + ". call" + (and_later ? " and later" : ""));
       emulated::reset(machine());
-      Failure failure;
-      failure.api = api.name;
-      failure.nth = static_cast<std::uint64_t>(nth);
-      failure.and_later = and_later;
-      failure.code = api.code;
-      failure.device = 1;
+      const Failure failure{.api = api.name,
+                            .nth = static_cast<std::uint64_t>(nth),
+                            .code = api.code,
+                            .and_later = and_later,
+                            .device = 1};
       std::atomic<int> wrong{0};
       try {
         run_local(

@@ -4,18 +4,21 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "tests/data/cuda/rank_device.hpp"
-
 namespace kolo::cuda::test {
 
-/// Keeps a stream from going on.
+/// Keeps a stream from going on, until `open` or its end.
 class Gate {
  public:
-  void hold(cudaStream_t stream) { ok(cudaLaunchHostFunc(stream, wait, this)); }
+  Gate() = default;
+  ~Gate() { open(); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  void hold(cudaStream_t stream) { ASSERT_EQ(cudaLaunchHostFunc(stream, wait, this), cudaSuccess); }
   void open() { open_.store(true); }
 
  private:
@@ -24,7 +27,7 @@ class Gate {
   }
   std::atomic<bool> open_{false};
 };
-/// Opens it at the end of a scope, whatever is thrown there.
+/// Opens it at the end of a scope that is shorter than its own, whatever is thrown there.
 struct Opened {
   Gate& gate;
   ~Opened() { gate.open(); }

@@ -124,24 +124,12 @@ INSTANTIATE_TEST_SUITE_P(By, EveryGroup,
                                            World{"staged_on_nodes", "staged", false, "2"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-class Groups : public CudaTest {
- protected:
-  static std::string refused(const std::function<void()>& call, ErrorCode code) {
-    try {
-      call();
-    } catch (const Error& error) {
-      EXPECT_EQ(to_string(error.code()), to_string(code)) << error.what();
-      return error.status().message();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-  }
-};
+class Groups : public CudaTest {};
 
 constexpr std::int64_t kElements = 1000;
 
 Bytes all_of(std::int64_t value, std::int64_t elements = kElements) {
-  return elements_of(DType::int32, elements, [&](std::int64_t) { return value; });
+  return elements_of(DType::int32, elements, always(value));
 }
 
 std::int64_t sum_of(const Group& group) {
@@ -158,42 +146,35 @@ TEST_F(Groups, CannotDeadlockOnOneDevice) {
     config.collectives_at_a_time = 2;
     config.seed = seed;
     emulated::reset(config);
-    run_local(
-        4,
-        [] {
-          bind();
-          const RankStream stream;
-          const std::vector<Group> groups = groups_of({{0, 1, 2}, {3, 2, 1, 0}, {1, 2, 3}, {2, 0}});
-          std::vector<std::unique_ptr<DeviceTensor>> tensors;
+    on_devices(4, options().with_setting("KOLO_TIMEOUT_S", "20"), [](const RankStream& stream) {
+      const std::vector<Group> groups = groups_of({{0, 1, 2}, {3, 2, 1, 0}, {1, 2, 3}, {2, 0}});
+      std::vector<DeviceTensor> tensors;
+      for (std::size_t i = 0; i < groups.size(); ++i) tensors.emplace_back(DType::int32, kElements, stream);
+      const DeviceTensor both(DType::int32, 2 * kElements, stream);
+      for (int step = 0; step < kSteps; ++step) {
+        std::vector<Handle> handles(groups.size());
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+          const std::size_t at = (i + static_cast<std::size_t>(rank() + step)) % groups.size();
+          tensors[at].write(all_of(rank() + step));
+          handles[at] = allreduce_async({groups[at], "x"}, tensors[at].view(), ReduceOp::sum);
+        }
+        for (Handle& handle : handles) follow(handle, stream);
+        // Needs two of them, and is part of a collective of all.
+        for (std::size_t half = 0; half < 2; ++half) {
+          ok(cudaMemcpyAsync(both.data() + half * tensors[half].bytes(), tensors[half].data(), tensors[half].bytes(),
+                             cudaMemcpyDeviceToDevice, stream));
+        }
+        Handle last = allreduce_async("both", both.view(), ReduceOp::sum);
+        follow(last, stream);
+        if (step % 10 == 0) {
           for (std::size_t i = 0; i < groups.size(); ++i) {
-            tensors.push_back(std::make_unique<DeviceTensor>(DType::int32, kElements, stream));
+            EXPECT_EQ(tensors[i].read(), all_of(sum_of(groups[i]) + step * size(groups[i])));
           }
-          const DeviceTensor both(DType::int32, 2 * kElements, stream);
-          for (int step = 0; step < kSteps; ++step) {
-            std::vector<Handle> handles(groups.size());
-            for (std::size_t i = 0; i < groups.size(); ++i) {
-              const std::size_t at = (i + static_cast<std::size_t>(rank() + step)) % groups.size();
-              tensors[at]->write(all_of(rank() + step));
-              handles[at] = allreduce_async({groups[at], "x"}, tensors[at]->view(), ReduceOp::sum);
-            }
-            for (Handle& handle : handles) follow(handle, stream);
-            // Needs two of them, and is part of a collective of all.
-            for (std::size_t half = 0; half < 2; ++half) {
-              ok(cudaMemcpyAsync(both.data() + half * tensors[half]->bytes(), tensors[half]->data(),
-                                 tensors[half]->bytes(), cudaMemcpyDeviceToDevice, stream));
-            }
-            Handle last = allreduce_async("both", both.view(), ReduceOp::sum);
-            follow(last, stream);
-            if (step % 10 == 0) {
-              for (std::size_t i = 0; i < groups.size(); ++i) {
-                EXPECT_EQ(tensors[i]->read(), all_of(sum_of(groups[i]) + step * size(groups[i])));
-              }
-            }
-            wait_all(handles);
-            last.wait();
-          }
-        },
-        options().with_setting("KOLO_TIMEOUT_S", "20"));
+        }
+        wait_all(handles);
+        last.wait();
+      }
+    });
     expect_no_reports();
   }
 }
@@ -212,49 +193,43 @@ TEST_P(ManyGroups, LeaveNothingBehind) {
   const std::size_t communicators = std::string(GetParam()) == "nccl" ? 1 : 0;
   std::map<std::string, int> before;
   std::map<std::string, int> after;
-  run_local(
-      3,
-      [&] {
-        bind();
-        const RankStream stream;
-        const DeviceTensor x(DType::int32, kElements, stream);
-        const DeviceTensor y(DType::int32, kElements, stream);
-        const auto counted = [&](std::map<std::string, int>& counts) {
-          while (kolo::detail::counters().device_communicators > communicators) std::this_thread::yield();
-          barrier();
-          if (rank() == 0) counts = count_live_objects();
-          barrier();
-        };
-        for (int round = 0; round < kRounds; ++round) {
-          std::vector<int> list;
-          for (int i = 0; i < 3; ++i) {
-            const int one = (round + i) % 3;
-            if (one != round % 4) list.push_back(one);
-          }
-          Handle in_world;
-          x.write(all_of(1));
-          if (round % 5 == 0) in_world = allreduce_async("x", x.view(), ReduceOp::sum);
-          if (std::count(list.begin(), list.end(), rank()) > 0) {
-            std::optional<Group> group = Group::of(list);
-            const std::int64_t sum = sum_of(*group);
-            y.write(all_of(rank()));
-            Handle handle = allreduce_async({*group, "x"}, y.view(), ReduceOp::sum);
-            if (round % 2 == 0) group.reset();
-            follow(handle, stream);
-            if (round % 50 == 0) {
-              EXPECT_EQ(y.read(), all_of(sum));
-            }
-            handle.wait();
-          }
-          if (in_world.valid()) {
-            follow(in_world, stream);
-            in_world.wait();
-          }
-          if (round == kWarm) counted(before);
+  const Options with = options().with_setting("KOLO_GPU_BACKEND", GetParam()).with_setting("KOLO_GROUPS", "4");
+  on_devices(3, with, [&](const RankStream& stream) {
+    const DeviceTensor x(DType::int32, kElements, stream);
+    const DeviceTensor y(DType::int32, kElements, stream);
+    const auto counted = [&](std::map<std::string, int>& counts) {
+      while (kolo::detail::counters().device_communicators > communicators) std::this_thread::yield();
+      together(0, [&] { counts = count_live_objects(); });
+    };
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<int> list;
+      for (int i = 0; i < 3; ++i) {
+        const int one = (round + i) % 3;
+        if (one != round % 4) list.push_back(one);
+      }
+      Handle in_world;
+      x.write(all_of(1));
+      if (round % 5 == 0) in_world = allreduce_async("x", x.view(), ReduceOp::sum);
+      if (std::count(list.begin(), list.end(), rank()) > 0) {
+        std::optional<Group> group = Group::of(list);
+        const std::int64_t sum = sum_of(*group);
+        y.write(all_of(rank()));
+        Handle handle = allreduce_async({*group, "x"}, y.view(), ReduceOp::sum);
+        if (round % 2 == 0) group.reset();
+        follow(handle, stream);
+        if (round % 50 == 0) {
+          EXPECT_EQ(y.read(), all_of(sum));
         }
-        counted(after);
-      },
-      options().with_setting("KOLO_GPU_BACKEND", GetParam()).with_setting("KOLO_GROUPS", "4"));
+        handle.wait();
+      }
+      if (in_world.valid()) {
+        follow(in_world, stream);
+        in_world.wait();
+      }
+      if (round == kWarm) counted(before);
+    }
+    counted(after);
+  });
   EXPECT_EQ(before, after);
   if (communicators > 0) {
     EXPECT_EQ(before["communicator"], 3);
@@ -274,80 +249,60 @@ TEST_F(Groups, AreMadeAndEndedBesideNothing) {
   emulated::Config config = machine();
   config.report_allocation_hazards = true;
   emulated::reset(config);
-  run_local(
-      3,
-      [] {
-        bind();
-        const RankStream stream;
-        std::vector<std::unique_ptr<DeviceTensor>> tensors;
-        for (int i = 0; i < 8; ++i) tensors.push_back(std::make_unique<DeviceTensor>(DType::int32, kElements, stream));
-        const DeviceTensor own(DType::int32, kElements, stream);
-        for (const auto& tensor : tensors) tensor->write(all_of(1));
-        own.write(all_of(1));
-        for (int round = 0; round < kRounds; ++round) {
-          std::vector<Handle> handles;
-          const auto reduce = [&](std::size_t begin, std::size_t end) {
-            for (std::size_t i = begin; i < end; ++i) {
-              handles.push_back(allreduce_async("x" + std::to_string(i), tensors[i]->view(), ReduceOp::max));
-            }
-          };
-          reduce(0, 4);
-          if (rank() != round % 3) {
-            const Group pair = Group::of({(round + 2) % 3, (round + 1) % 3});
-            handles.push_back(allreduce_async({pair, "own"}, own.view(), ReduceOp::max));
-          }
-          reduce(4, 8);
-          wait_all(handles);
+  on_devices(3, options(), [](const RankStream& stream) {
+    std::vector<DeviceTensor> tensors;
+    for (int i = 0; i < 8; ++i) tensors.emplace_back(DType::int32, kElements, stream, always(1));
+    const DeviceTensor own(DType::int32, kElements, stream, always(1));
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<Handle> handles;
+      const auto reduce = [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) {
+          handles.push_back(allreduce_async("x" + std::to_string(i), tensors[i].view(), ReduceOp::max));
         }
-        emulated::acquire_all();
-        EXPECT_EQ(own.read(), all_of(1));
-        barrier();
-      },
-      options());
+      };
+      reduce(0, 4);
+      if (rank() != round % 3) {
+        const Group pair = Group::of({(round + 2) % 3, (round + 1) % 3});
+        handles.push_back(allreduce_async({pair, "own"}, own.view(), ReduceOp::max));
+      }
+      reduce(4, 8);
+      wait_all(handles);
+    }
+    emulated::acquire_all();
+    EXPECT_EQ(own.read(), all_of(1));
+    barrier();
+  });
 }
 
 TEST_F(Groups, AGroupOfOneRankAndTheWorldAfterIt) {
   for (const char* backend : {"nccl", "staged"}) {
-    run_local(
-        2,
-        [] {
-          bind();
-          const RankStream stream;
-          const DeviceTensor x(DType::float32, kElements, stream);
-          const auto value = [](std::int64_t i) { return i; };
-          x.write(elements_of(DType::float32, kElements, value));
-          if (rank() == 0) {  // whatever the other one does
-            const Group own = Group::of({0});
-            allreduce({own, "x"}, x.view(), AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(2.0));
-            broadcast(own, x.view(), 0);
-            emulated::acquire_all();
-            EXPECT_EQ(x.read(), elements_of(DType::float32, kElements, [](std::int64_t i) { return 2 * i; }));
-          }
-          allreduce("x", x.view(), ReduceOp::sum);
-          emulated::acquire_all();
-          EXPECT_EQ(x.read(), elements_of(DType::float32, kElements, [](std::int64_t i) { return 3 * i; }));
-        },
-        options().with_setting("KOLO_GPU_BACKEND", backend));
+    on_devices(2, options().with_setting("KOLO_GPU_BACKEND", backend), [](const RankStream& stream) {
+      const DeviceTensor x(DType::float32, kElements, stream, [](std::int64_t i) { return i; });
+      if (rank() == 0) {  // whatever the other one does
+        const Group own = Group::of({0});
+        allreduce({own, "x"}, x.view(), AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(2.0));
+        broadcast(own, x.view(), 0);
+        emulated::acquire_all();
+        EXPECT_EQ(x.read(), elements_of(DType::float32, kElements, [](std::int64_t i) { return 2 * i; }));
+      }
+      allreduce("x", x.view(), ReduceOp::sum);
+      emulated::acquire_all();
+      EXPECT_EQ(x.read(), elements_of(DType::float32, kElements, [](std::int64_t i) { return 3 * i; }));
+    });
   }
 }
 
 TEST_F(Groups, InPeaceAllCommunicatorsAreFinalisedAndNoneIsAborted) {
-  run_local(
-      3,
-      [] {
-        bind();
-        const RankStream stream;
-        const DeviceTensor x(DType::int32, kElements, stream);
-        x.write(all_of(1));
-        Context& context = current_context();
-        const std::vector<Group> groups = groups_of({{0, 1}, {2, 1}, {2, 1, 0}});
-        for (const Group& group : groups) allreduce({group, "x"}, x.view(), ReduceOp::max);
-        allreduce("x", x.view(), ReduceOp::max);
-        EXPECT_EQ(kolo::detail::counters().device_communicators, groups.size() + 1);
-        emulated::acquire_all();
-        context.shutdown();  // with the groups there
-      },
-      options());
+  on_devices(3, options(), [](const RankStream& stream) {
+    const DeviceTensor x(DType::int32, kElements, stream, always(1));
+    Context& context = current_context();
+    const std::vector<Group> groups = groups_of({{0, 1}, {2, 1}, {2, 1, 0}});
+    for (const Group& group : groups) allreduce({group, "x"}, x.view(), ReduceOp::max);
+    allreduce("x", x.view(), ReduceOp::max);
+    EXPECT_EQ(kolo::detail::counters().device_communicators, groups.size() + 1);
+    emulated::acquire_all();
+    context.shutdown();  // with the groups there
+  });
   EXPECT_EQ(emulated::calls("ncclCommFinalize"), 10U);
   EXPECT_EQ(emulated::calls("ncclCommDestroy"), 10U);
   EXPECT_EQ(emulated::calls("ncclCommAbort"), 0U);
@@ -355,71 +310,49 @@ TEST_F(Groups, InPeaceAllCommunicatorsAreFinalisedAndNoneIsAborted) {
 
 /// A tensor of an arena of the world is reduced there in a group, too.
 TEST_F(Groups, ReduceInTheWorldsArenaWhereItLies) {
-  run_local(
-      4,
-      [] {
-        const Device device{DeviceKind::cuda, bind()};
-        const RankStream stream;
-        GradientArena arena(1 << 16, device);
-        const Group pair = Group::of({rank() % 2, rank() % 2 + 2});
-        const TensorView tensor = arena.allocate(DType::int32, Shape{kElements}, Stream{stream});
-        const std::uint64_t bytes = kElements * sizeof(std::int32_t);
-        for (int step = 1; step <= 3; ++step) {
-          const Bytes input = all_of(rank() + step);
-          ok(cudaMemcpyAsync(tensor.data(), input.data(), bytes, cudaMemcpyHostToDevice, stream));
-          Handle handle = allreduce_async({pair, "x"}, tensor, ReduceOp::sum);
-          follow(handle, stream);
-          Bytes result(bytes);
-          ok(cudaMemcpyAsync(result.data(), tensor.data(), bytes, cudaMemcpyDeviceToHost, stream));
-          stream.synchronize();
-          EXPECT_EQ(result, all_of(sum_of(pair) + 2 * step));
-          handle.wait();
-        }
-        EXPECT_EQ(kolo::detail::counters().device_bytes_in_place, 3 * bytes);
-        EXPECT_EQ(kolo::detail::counters().device_bytes_packed, 0U);
-        emulated::acquire_all();
-      },
-      options());
+  on_devices(4, options(), [](const RankStream& stream) {
+    GradientArena arena(1 << 16, own_device());
+    const Group pair = Group::of({rank() % 2, rank() % 2 + 2});
+    const TensorView tensor = arena.allocate(DType::int32, Shape{kElements}, Stream{stream});
+    const std::uint64_t bytes = kElements * sizeof(std::int32_t);
+    for (int step = 1; step <= 3; ++step) {
+      write(tensor, all_of(rank() + step));
+      EXPECT_EQ(result_of(allreduce_async({pair, "x"}, tensor, ReduceOp::sum), tensor),
+                all_of(sum_of(pair) + 2 * step));
+    }
+    EXPECT_EQ(kolo::detail::counters().device_bytes_in_place, 3 * bytes);
+    EXPECT_EQ(kolo::detail::counters().device_bytes_packed, 0U);
+    emulated::acquire_all();
+  });
 }
 
 /// Reduced where it lies in the group that has made it, and as any memory in groups with other ranks.
 TEST_F(Groups, MakeArenasOfTheirOwn) {
   for (const char* backend : {"nccl", "staged"}) {
-    run_local(
-        4,
-        [&] {
-          const Device device{DeviceKind::cuda, bind()};
-          const RankStream stream;
-          const std::uint64_t bytes = kElements * sizeof(std::int32_t);
-          for (int round = 0; round < 3; ++round) {
-            const Group pair = Group::of({rank() % 2 + 2, rank() % 2});
-            // Of another size, and with another number.
-            const Group part = Group::of({rank() / 2 * 2, rank() / 2 * 2 + 1});
-            GradientArena arena(pair, 1 << 16, device);
-            GradientArena other(part, std::size_t{1} << (14 + rank() / 2), device);
-            const TensorView tensor = arena.allocate(DType::int32, Shape{kElements}, Stream{stream});
-            const TensorView second = other.allocate(DType::int32, Shape{kElements}, Stream{stream});
-            for (const Group& group : {pair, part, world()}) {
-              for (const TensorView& one : {tensor, second}) {
-                const Bytes input = all_of(rank() + round);
-                ok(cudaMemcpyAsync(one.data(), input.data(), bytes, cudaMemcpyHostToDevice, stream));
-                const std::uint64_t before = kolo::detail::counters().device_bytes_in_place;
-                Handle handle = allreduce_async({group, "x"}, one, ReduceOp::sum);
-                follow(handle, stream);
-                Bytes result(bytes);
-                ok(cudaMemcpyAsync(result.data(), one.data(), bytes, cudaMemcpyDeviceToHost, stream));
-                stream.synchronize();
-                EXPECT_EQ(result, all_of(sum_of(group) + size(group) * round));
-                handle.wait();
-                const bool by_nccl = std::string(backend) == "nccl";
-                EXPECT_EQ(kolo::detail::counters().device_bytes_in_place - before, by_nccl ? bytes : 0U)
-                    << "it is alone";
-              }
-            }
-            emulated::acquire_all();
+    on_devices(4, options().with_setting("KOLO_GPU_BACKEND", backend), [&](const RankStream& stream) {
+      const Device device = own_device();
+      const std::uint64_t bytes = kElements * sizeof(std::int32_t);
+      for (int round = 0; round < 3; ++round) {
+        const Group pair = Group::of({rank() % 2 + 2, rank() % 2});
+        // Of another size, and with another number.
+        const Group part = Group::of({rank() / 2 * 2, rank() / 2 * 2 + 1});
+        GradientArena arena(pair, 1 << 16, device);
+        GradientArena other(part, std::size_t{1} << (14 + rank() / 2), device);
+        const TensorView tensor = arena.allocate(DType::int32, Shape{kElements}, Stream{stream});
+        const TensorView second = other.allocate(DType::int32, Shape{kElements}, Stream{stream});
+        for (const Group& group : {pair, part, world()}) {
+          for (const TensorView& one : {tensor, second}) {
+            write(one, all_of(rank() + round));
+            const std::uint64_t before = kolo::detail::counters().device_bytes_in_place;
+            EXPECT_EQ(result_of(allreduce_async({group, "x"}, one, ReduceOp::sum), one),
+                      all_of(sum_of(group) + size(group) * round));
+            const bool by_nccl = std::string(backend) == "nccl";
+            EXPECT_EQ(kolo::detail::counters().device_bytes_in_place - before, by_nccl ? bytes : 0U) << "it is alone";
           }
-        },
-        options().with_setting("KOLO_GPU_BACKEND", backend));
+        }
+        emulated::acquire_all();
+      }
+    });
   }
 }
 
@@ -441,21 +374,17 @@ TEST_F(Groups, OfRanksThatShareADeviceAreRefusedAndOthersWork) {
           x.write(all_of(rank()));
           if (rank() < 2) {
             const Group same = Group::of({1, 0});
-            EXPECT_EQ(refused([&] { allreduce({same, "x"}, x.view()); }, ErrorCode::unsupported), sentence);
+            EXPECT_EQ(sentence_of(ErrorCode::unsupported, [&] { allreduce({same, "x"}, x.view()); }), sentence);
             stream.synchronize();
           }
           barrier();
           if (rank() != 1) {
             const Group apart = Group::of({2, 0});
-            Handle handle = allreduce_async({apart, "x"}, x.view(), ReduceOp::max);
-            follow(handle, stream);
-            EXPECT_EQ(x.read(), all_of(2));
-            handle.wait();
+            EXPECT_EQ(result_of(allreduce_async({apart, "x"}, x.view(), ReduceOp::max), x), all_of(2));
           }
           barrier();
         }
-        EXPECT_NE(refused([&] { allreduce("x", x.view()); }, ErrorCode::unsupported).find("ranks 0 and 1 use the same"),
-                  std::string::npos);
+        EXPECT_TRUE(refused(ErrorCode::unsupported, "ranks 0 and 1 use the same", [&] { allreduce("x", x.view()); }));
         stream.synchronize();
       },
       options());
@@ -476,16 +405,15 @@ TEST_F(Groups, OneFailsWhileAnotherEnds) {
           std::vector<Group> groups = groups_of({{0, 1}, {0, 2}});
           if (rank() != 1) {
             x.write(all_of(rank()));
-            Handle handle = allreduce_async({groups.back(), "x"}, x.view(), ReduceOp::sum);
-            follow(handle, stream);
-            EXPECT_EQ(x.read(), all_of(2));
-            handle.wait();
+            EXPECT_EQ(result_of(allreduce_async({groups.back(), "x"}, x.view(), ReduceOp::sum), x), all_of(2));
           }
           barrier();
           Handle fails;
           if (rank() < 2) fails = allreduce_async({groups.front(), "x"}, x.view());
           if (rank() != 1) groups.pop_back();
-          if (fails.valid()) refused([&] { fails.wait(); }, ErrorCode::unsupported);
+          if (fails.valid()) {
+            EXPECT_TRUE(refused(ErrorCode::unsupported, "use the same GPU", [&] { fails.wait(); }));
+          }
           stream.synchronize();
           barrier();
         }
@@ -496,47 +424,32 @@ TEST_F(Groups, OneFailsWhileAnotherEnds) {
 TEST_F(Groups, OfARankWithoutMemoryAreRefusedAndOthersWork) {
   for (const char* backend : {"nccl", "staged"}) {
     emulated::reset(machine());
-    Failure failure;
-    failure.api = std::string(backend) == "nccl" ? "ncclMemAlloc" : "cudaHostAlloc";
-    failure.nth = 2;
-    failure.code = std::string(backend) == "nccl" ? static_cast<int>(ncclUnhandledCudaError)
-                                                  : static_cast<int>(cudaErrorMemoryAllocation);
-    failure.device = 1;
-    run_local(
-        3,
-        [&] {
-          bind();
-          const RankStream stream;
-          const DeviceTensor x(DType::int32, kElements, stream);
-          x.write(all_of(rank()));
-          barrier();
-          if (rank() == 0) emulated::inject(failure);
-          barrier();
-          const std::vector<Group> groups = groups_of({{0, 1}, {2, 0}});
-          if (rank() < 2) {
-            try {
-              allreduce({groups.front(), "x"}, x.view());
-              ADD_FAILURE() << "not refused";
-            } catch (const Error& error) {
-              EXPECT_EQ(error.status().message().find("rank 1 cannot use its GPU: "), 0U) << error.what();
-            }
-            stream.synchronize();
-          }
-          if (rank() != 1) {
-            Handle handle = allreduce_async({groups.back(), "x"}, x.view(), ReduceOp::sum);
-            follow(handle, stream);
-            EXPECT_EQ(x.read(), all_of(2));
-            handle.wait();
-          }
-          barrier();
-          // Memory is to be had again: who failed tries again, in the next group.
-          x.write(all_of(rank()));
-          Handle handle = allreduce_async("x", x.view(), ReduceOp::sum);
-          follow(handle, stream);
-          EXPECT_EQ(x.read(), all_of(3));
-          handle.wait();
-        },
-        options().with_setting("KOLO_GPU_BACKEND", backend));
+    const Failure failure{.api = std::string(backend) == "nccl" ? "ncclMemAlloc" : "cudaHostAlloc",
+                          .nth = 2,
+                          .code = std::string(backend) == "nccl" ? static_cast<int>(ncclUnhandledCudaError)
+                                                                 : static_cast<int>(cudaErrorMemoryAllocation),
+                          .device = 1};
+    on_devices(3, options().with_setting("KOLO_GPU_BACKEND", backend), [&](const RankStream& stream) {
+      const DeviceTensor x(DType::int32, kElements, stream, always(rank()));
+      together(0, [&] { emulated::inject(failure); });
+      const std::vector<Group> groups = groups_of({{0, 1}, {2, 0}});
+      if (rank() < 2) {
+        try {
+          allreduce({groups.front(), "x"}, x.view());
+          ADD_FAILURE() << "not refused";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.status().message().find("rank 1 cannot use its GPU: "), 0U) << error.what();
+        }
+        stream.synchronize();
+      }
+      if (rank() != 1) {
+        EXPECT_EQ(result_of(allreduce_async({groups.back(), "x"}, x.view(), ReduceOp::sum), x), all_of(2));
+      }
+      barrier();
+      // Memory is to be had again: who failed tries again, in the next group.
+      x.write(all_of(rank()));
+      EXPECT_EQ(result_of(allreduce_async("x", x.view(), ReduceOp::sum), x), all_of(3));
+    });
   }
 }
 
@@ -545,44 +458,31 @@ TEST_F(Groups, APeerThatVanishesInOneOfThemEndsAll) {
   for (const bool is_told : {false, true}) {
     emulated::reset(machine());
     const auto began = std::chrono::steady_clock::now();
-    EXPECT_THROW(run_local(
-                     4,
-                     [&] {
-                       bind();
-                       const RankStream stream;
-                       const std::vector<Group> groups = groups_of({{0, 1, 2}, {3, 1}, {3, 2, 1, 0}, {0, 2, 3}});
-                       std::vector<std::unique_ptr<DeviceTensor>> tensors;
-                       for (std::size_t i = 0; i < groups.size(); ++i) {
-                         tensors.push_back(std::make_unique<DeviceTensor>(DType::int32, kElements, stream));
-                         tensors.back()->write(all_of(1));
-                         allreduce({groups[i], "x"}, tensors.back()->view(), ReduceOp::max);
-                       }
-                       barrier();
-                       if (rank() == 1) {
-                         Failure failure;
-                         failure.api = "ncclAllReduce";
-                         failure.nth = 2;
-                         failure.code = ncclSuccess;
-                         failure.effect = is_told ? Failure::Effect::lose_peer : Failure::Effect::vanish;
-                         failure.device = 1;
-                         emulated::inject(failure);
-                       }
-                       barrier();
-                       for (int step = 0; step < 20; ++step) {
-                         std::vector<Handle> handles;
-                         for (std::size_t i = 0; i < groups.size(); ++i) {
-                           handles.push_back(allreduce_async({groups[i], "x"}, tensors[i]->view(), ReduceOp::max));
-                         }
-                         wait_all(handles);
-                       }
-                     },
-                     options()
-                         .with_setting("KOLO_TIMEOUT_S", is_told ? "100000" : "1")
-                         .with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
-                 Error);
+    const auto job = [&](const RankStream& stream) {
+      const std::vector<Group> groups = groups_of({{0, 1, 2}, {3, 1}, {3, 2, 1, 0}, {0, 2, 3}});
+      std::vector<DeviceTensor> tensors;
+      for (std::size_t i = 0; i < groups.size(); ++i) {
+        tensors.emplace_back(DType::int32, kElements, stream, always(1));
+        allreduce({groups[i], "x"}, tensors.back().view(), ReduceOp::max);
+      }
+      together(1, [&] {
+        emulated::inject({.api = "ncclAllReduce",
+                          .nth = 2,
+                          .code = ncclSuccess,
+                          .device = 1,
+                          .effect = is_told ? Failure::Effect::lose_peer : Failure::Effect::vanish});
+      });
+      for (int step = 0; step < 20; ++step) {
+        std::vector<Handle> handles;
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+          handles.push_back(allreduce_async({groups[i], "x"}, tensors[i].view(), ReduceOp::max));
+        }
+        wait_all(handles);
+      }
+    };
+    const Options with = options().with_setting("KOLO_TIMEOUT_S", is_told ? "100000" : "1");
+    expect_error(4, Options(with).with_setting("KOLO_LATCH_TIMEOUT_S", "1"), job);
     EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
-    emulated::drain();
-    emulated::take_reports();  // what a lost rank leaves is its own
     EXPECT_EQ(count_live_objects()["communicator"], 0);
   }
 }
@@ -600,52 +500,35 @@ TEST_F(Groups, AFailureOfNcclEndsTheJobOrChangesNothing) {
     SCOPED_TRACE(api.name);
     emulated::reset(machine());
     std::atomic<int> refusals{0};
-    const auto job = [&] {
-      run_local(
-          3,
-          [&] {
-            bind();
-            const RankStream stream;
-            const DeviceTensor x(DType::int32, kElements, stream);
-            x.write(all_of(1));
-            allreduce("x", x.view(), ReduceOp::max);
-            emulated::acquire_all();
-            barrier();
-            if (rank() == 1) {
-              Failure failure;
-              failure.api = api.name;
-              failure.code = ncclSystemError;
-              failure.device = 1;
-              emulated::inject(failure);
-            }
-            barrier();
-            for (int round = 0; round < 10; ++round) {
-              if (rank() == 0) {
-                static_cast<void>(allreduce(kolo::world(), 1, ReduceOp::sum));
-                continue;
-              }
-              const Group pair = Group::of({1, 2});
-              try {
-                allreduce({pair, "x"}, x.view(), ReduceOp::max);
-              } catch (const Error& error) {
-                if (error.code() != ErrorCode::unsupported) throw;
-                EXPECT_NE(error.status().message().find(" cannot use its GPU"), std::string::npos) << error.what();
-                ++refusals;
-              }
-              static_cast<void>(allreduce(kolo::world(), 1, ReduceOp::sum));
-            }
-            stream.synchronize();
-          },
-          options().with_setting("KOLO_LATCH_TIMEOUT_S", "1").with_setting("KOLO_TIMEOUT_S", "20"));
+    const auto job = [&](const RankStream& stream) {
+      const DeviceTensor x(DType::int32, kElements, stream, always(1));
+      allreduce("x", x.view(), ReduceOp::max);
+      emulated::acquire_all();
+      together(1, [&] { emulated::inject({.api = api.name, .code = ncclSystemError, .device = 1}); });
+      for (int round = 0; round < 10; ++round) {
+        if (rank() == 0) {
+          static_cast<void>(allreduce(kolo::world(), 1, ReduceOp::sum));
+          continue;
+        }
+        const Group pair = Group::of({1, 2});
+        try {
+          allreduce({pair, "x"}, x.view(), ReduceOp::max);
+        } catch (const Error& error) {
+          if (error.code() != ErrorCode::unsupported) throw;
+          EXPECT_NE(error.status().message().find(" cannot use its GPU"), std::string::npos) << error.what();
+          ++refusals;
+        }
+        static_cast<void>(allreduce(kolo::world(), 1, ReduceOp::sum));
+      }
+      stream.synchronize();
     };
+    const Options with = options().with_setting("KOLO_LATCH_TIMEOUT_S", "1").with_setting("KOLO_TIMEOUT_S", "20");
     if (api.matters) {
-      EXPECT_THROW(job(), Error);
+      expect_error(3, with, job);
     } else {
-      job();
+      on_devices(3, with, job);
       EXPECT_EQ(refusals.load(), 2);
     }
-    emulated::drain();
-    emulated::take_reports();
     if (std::string(api.name) != "ncclCommDestroy") {
       EXPECT_EQ(count_live_objects()["communicator"], 0);
     }

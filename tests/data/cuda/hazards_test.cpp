@@ -38,12 +38,10 @@ TEST_F(Hazards, ACollectiveDoesNotWaitForTheTensorOfTheNext) {
           const RankStream first_stream;
           const RankStream second_stream;
           DeviceTensor first(DType::float32, 1000, first_stream);
-          DeviceTensor second(DType::float32, 1000, second_stream);
-          const auto ones = elements_of(DType::float32, 1000, [](std::int64_t) { return 1; });
-          second.write(ones);
+          DeviceTensor second(DType::float32, 1000, second_stream, always(1));
+          const auto ones = elements_of(DType::float32, 1000, always(1));
           for (int round = 0; round < 4; ++round) {
             Gate gate;
-            const Opened opened{gate};  // whatever is thrown here
             first.write(ones);
             gate.hold(second_stream);
             Handle one = allreduce_async("first", first.view());
@@ -74,10 +72,8 @@ TEST_F(Hazards, AnArenaOutlivesTheKernelsThatReadIt) {
             const RankStream writer;
             const RankStream reader;
             const DeviceTensor copy(DType::float32, kElements, reader);
-            DeviceTensor other(DType::float32, 10, writer);
-            ok(cudaMemsetAsync(other.data(), 0, other.bytes(), writer));
+            DeviceTensor other(DType::float32, 10, writer, always(0));
             Gate gate;
-            const Opened opened{gate};
             {
               GradientArena arena(kElements * sizeof(float), device);
               const TensorView gradient = arena.allocate(DType::float32, Shape{kElements}, Stream{reader});
@@ -105,29 +101,21 @@ TEST_F(Hazards, ACaptureBesideTrafficOfTwoRanksIsNotDisturbed) {
     SCOPED_TRACE(backend);
     const RankStream captured;
     std::atomic<int> began{0};
-    run_local(
-        2,
-        [&] {
-          bind();
-          const RankStream stream;
-          DeviceTensor x(DType::float32, 10000, stream);
-          ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
-          stream.synchronize();
-          // A program's own calls disturb it, too.
-          cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-          ok(cudaThreadExchangeStreamCaptureMode(&mode));
-          barrier();
-          if (rank() == 0) ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
-          barrier();
-          for (int round = 0; round < 5; ++round) {
-            allreduce("x", x.view());
-            allreduce({Group::of({1, 0}), "x"}, x.view());  // a communicator of its own, that comes and goes
-          }
-          barrier();
-          cudaGraph_t graph = nullptr;
-          if (rank() == 0) ok(cudaStreamEndCapture(captured, &graph));
-        },
-        options().with_setting("KOLO_GPU_BACKEND", backend));
+    on_devices(2, options().with_setting("KOLO_GPU_BACKEND", backend), [&](const RankStream& stream) {
+      DeviceTensor x(DType::float32, 10000, stream, always(0));
+      stream.synchronize();
+      // A program's own calls disturb it, too.
+      cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+      ok(cudaThreadExchangeStreamCaptureMode(&mode));
+      together(0, [&] { ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal)); });
+      for (int round = 0; round < 5; ++round) {
+        allreduce("x", x.view());
+        allreduce({Group::of({1, 0}), "x"}, x.view());  // a communicator of its own, that comes and goes
+      }
+      barrier();
+      cudaGraph_t graph = nullptr;
+      if (rank() == 0) ok(cudaStreamEndCapture(captured, &graph));
+    });
     expect_no_reports();
   }
 }
@@ -142,8 +130,7 @@ std::string what_all_hear(
         bind();
         before();
         const RankStream stream;
-        DeviceTensor x(DType::float32, 4, stream);
-        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        DeviceTensor x(DType::float32, 4, stream, always(0));
         for (int i = 0; i < 2; ++i) {
           try {
             allreduce("x", x.view());
@@ -179,11 +166,7 @@ TEST_F(Hazards, AFailureToConnectFailsTheCollectivesAndNotTheJob) {
     emulated::reset(machine());
     // The first fails before it has met the other, whom NCCL lets wait for ever.
     const std::string said = what_all_hear(options().with_setting("KOLO_TIMEOUT_S", "6"), [call] {
-      emulated::Failure failure;
-      failure.api = call;
-      failure.code = ncclSystemError;
-      failure.device = 1;
-      if (rank() == 1) emulated::inject(failure);
+      if (rank() == 1) emulated::inject({.api = call, .code = ncclSystemError, .device = 1});
       barrier();
     });
     EXPECT_NE(said.find(" cannot use its GPU together with the others: "), std::string::npos) << said;
@@ -197,102 +180,80 @@ TEST_F(Hazards, ARankThatIsLostWhileNcclConnectsHoldsUpNobody) {
     SCOPED_TRACE(making ? "makes" : "connects");
     emulated::reset(machine());
     std::atomic<int> on_the_cpu{0};
-    EXPECT_THROW(run_local(
-                     2,
-                     [&] {
-                       bind();
-                       const RankStream stream;
-                       DeviceTensor x(DType::float32, 4, stream);
-                       ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
-                       barrier();
-                       if (rank() == 1) {
-                         emulated::Failure failure;
-                         failure.api = making ? "ncclCommInitRankConfig" : "ncclAllReduce";
-                         failure.effect = emulated::Failure::Effect::vanish;
-                         failure.code = ncclSuccess;
-                         failure.rank = 1;
-                         emulated::inject(failure);
-                       }
-                       barrier();
-                       Handle handle = allreduce_async("x", x.view());
-                       for (int i = 0; i < 20; ++i) {  // the CPU's tensors go on meanwhile
-                         std::vector<float> host{1};
-                         allreduce("host", kolo::view(host));
-                         ++on_the_cpu;
-                       }
-                       if (rank() == 1) throw Error(ErrorCode::user_exception, "this rank ends");
-                       handle.wait();
-                     },
-                     options().with_setting("KOLO_TIMEOUT_S", "20").with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
-                 Error);
+    const auto job = [&](const RankStream& stream) {
+      DeviceTensor x(DType::float32, 4, stream, always(0));
+      together(1, [&] {
+        emulated::inject({.api = making ? "ncclCommInitRankConfig" : "ncclAllReduce",
+                          .code = ncclSuccess,
+                          .rank = 1,
+                          .effect = emulated::Failure::Effect::vanish});
+      });
+      Handle handle = allreduce_async("x", x.view());
+      for (int i = 0; i < 20; ++i) {  // the CPU's tensors go on meanwhile
+        std::vector<float> host{1};
+        allreduce("host", kolo::view(host));
+        ++on_the_cpu;
+      }
+      if (rank() == 1) throw Error(ErrorCode::user_exception, "this rank ends");
+      handle.wait();
+    };
+    expect_error(2, options().with_setting("KOLO_TIMEOUT_S", "20").with_setting("KOLO_LATCH_TIMEOUT_S", "1"), job);
     EXPECT_GE(on_the_cpu, 39) << "rank 1 may end before rank 0 has heard of its last";
-    emulated::drain();
-    emulated::take_reports();  // what a lost rank leaves is its own
   }
 }
 
 /// NCCL reaches into memory that has been registered on all ranks, and hangs where it was on some.
 TEST_F(Hazards, WhatLiesInAnArenaOnOneRankDoesSoOnAll) {
-  run_local(
-      2,
-      [&] {
-        const Device device{DeviceKind::cuda, bind()};
-        const RankStream stream;
-        GradientArena arena(1 << 16, device);
-        const TensorView inside = arena.allocate(DType::float32, Shape{100}, Stream{stream});
-        const TensorView room = arena.allocate(DType::float32, Shape{200}, Stream{stream});
-        const DeviceTensor outside(DType::float32, 100, stream);
-        const DeviceTensor elsewhere(DType::float32, 200, stream);
-        for (const TensorView& one : {inside, room, outside.view(), elsewhere.view()})
-          ok(cudaMemsetAsync(one.data(), 0, static_cast<std::size_t>(one.bytes()), stream));
-        const TensorView mixed = rank() == 0 ? inside : outside.view();
-        const auto is_refused = [](const std::function<void()>& call) {
-          try {
-            call();
-            ADD_FAILURE() << "not refused";
-          } catch (const Error& error) {
-            EXPECT_NE(std::string(error.what()).find("arena"), std::string::npos) << error.what();
-          }
-        };
-        is_refused([&] { allgather_into(mixed, elsewhere.view()); });
-        is_refused([&] { allreduce_into(mixed, elsewhere.view(Shape{100})); });
-        is_refused([&] { reduce_scatter_into(rank() == 0 ? room : elsewhere.view(), outside.view()); });
-        is_refused([&] { broadcast("b", mixed, 0); });
-        allgather_into(inside, room);
-        allreduce_into(inside, outside.view());
-        reduce_scatter_into(room, outside.view());
-        broadcast("b", outside.view(), 0);
-        stream.synchronize();
-        emulated::acquire_all();
-      },
-      options());
+  on_devices(2, options(), [&](const RankStream& stream) {
+    GradientArena arena(1 << 16, own_device());
+    const TensorView inside = arena.allocate(DType::float32, Shape{100}, Stream{stream});
+    const TensorView room = arena.allocate(DType::float32, Shape{200}, Stream{stream});
+    const DeviceTensor outside(DType::float32, 100, stream);
+    const DeviceTensor elsewhere(DType::float32, 200, stream);
+    for (const TensorView& one : {inside, room, outside.view(), elsewhere.view()})
+      ok(cudaMemsetAsync(one.data(), 0, static_cast<std::size_t>(one.bytes()), stream));
+    const TensorView mixed = rank() == 0 ? inside : outside.view();
+    const auto is_refused = [](const std::function<void()>& call) {
+      try {
+        call();
+        ADD_FAILURE() << "not refused";
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("arena"), std::string::npos) << error.what();
+      }
+    };
+    is_refused([&] { allgather_into(mixed, elsewhere.view()); });
+    is_refused([&] { allreduce_into(mixed, elsewhere.view(Shape{100})); });
+    is_refused([&] { reduce_scatter_into(rank() == 0 ? room : elsewhere.view(), outside.view()); });
+    is_refused([&] { broadcast("b", mixed, 0); });
+    allgather_into(inside, room);
+    allreduce_into(inside, outside.view());
+    reduce_scatter_into(room, outside.view());
+    broadcast("b", outside.view(), 0);
+    stream.synchronize();
+    emulated::acquire_all();
+  });
 }
 
 /// Members of several groups use the same fusion buffers for a collective of one of them, whatever else each has done.
 TEST_F(Hazards, RanksOfSeveralGroupsUseTheSameFusionBuffer) {
-  run_local(
-      3,
-      [] {
-        bind();
-        const RankStream stream;
-        std::vector<std::unique_ptr<DeviceTensor>> tensors;
-        std::vector<NamedView> views;
-        for (int i = 0; i < 3; ++i) {
-          tensors.push_back(std::make_unique<DeviceTensor>(DType::float32, 100, stream));
-          ok(cudaMemsetAsync(tensors.back()->data(), 0, tensors.back()->bytes(), stream));
-          views.push_back({std::to_string(i), tensors.back()->view()});
-        }
-        std::optional<Group> pair;
-        if (rank() < 2) pair = Group::of({0, 1});
-        for (int round = 0; round < 4; ++round) {
-          for (int i = 0; i < 2 && pair; ++i) grouped_allreduce({*pair, "pair"}, views);
-          grouped_allreduce("world", views);
-        }
-        stream.synchronize();
-        emulated::acquire_all();
-        barrier();
-      },
-      options());
+  on_devices(3, options(), [](const RankStream& stream) {
+    std::vector<DeviceTensor> tensors;
+    std::vector<NamedView> views;
+    for (int i = 0; i < 3; ++i) {
+      tensors.emplace_back(DType::float32, 100, stream);
+      ok(cudaMemsetAsync(tensors.back().data(), 0, tensors.back().bytes(), stream));
+      views.push_back({std::to_string(i), tensors.back().view()});
+    }
+    std::optional<Group> pair;
+    if (rank() < 2) pair = Group::of({0, 1});
+    for (int round = 0; round < 4; ++round) {
+      for (int i = 0; i < 2 && pair; ++i) grouped_allreduce({*pair, "pair"}, views);
+      grouped_allreduce("world", views);
+    }
+    stream.synchronize();
+    emulated::acquire_all();
+    barrier();
+  });
 }
 
 /// However many steps repeat, each finds its table.
@@ -324,8 +285,8 @@ TEST_F(Hazards, ASetDoesNotWaitForWhatAnotherWaitsFor) {
         const RankStream slow_stream;
         const RankStream stream;
         const Group pair = Group::of({1, 0});
-        const auto ones = elements_of(DType::float32, 1000, [](std::int64_t) { return 1; });
-        const auto twos = elements_of(DType::float32, 1000, [](std::int64_t) { return 2; });
+        const auto ones = elements_of(DType::float32, 1000, always(1));
+        const auto twos = elements_of(DType::float32, 1000, always(2));
         DeviceTensor slow(DType::float32, 1000, slow_stream);
         DeviceTensor quick(DType::float32, 1000, stream);
         slow.write(ones);
@@ -335,7 +296,6 @@ TEST_F(Hazards, ASetDoesNotWaitForWhatAnotherWaitsFor) {
         emulated::acquire_all();
         for (int round = 0; round < 4; ++round) {
           Gate gate;
-          const Opened opened{gate};
           slow.write(ones);
           quick.write(ones);
           gate.hold(slow_stream);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,22 +12,13 @@
 #include <kolo/join.hpp>
 
 #include "tests/data/cuda/rank_device.hpp"
-#include "tests/worlds/errors.hpp"
 
 namespace kolo::cuda::test {
 namespace {
 
-using kolo::testing::sentence_of;
-
-/// Number of ranks; KOLO_GPU_BACKEND.
-class Joins : public CudaTest, public ::testing::WithParamInterface<std::tuple<int, const char*>> {
+class Joins : public CudaWorlds {
  protected:
-  static int ranks() { return std::get<0>(GetParam()); }
-  static Options options() {
-    return CudaTest::options()
-        .with_setting("KOLO_GPU_BACKEND", std::get<1>(GetParam()))
-        .with_setting("KOLO_GPU_DIRECT_BYTES", "4K");
-  }
+  static Options options() { return CudaWorlds::options().with_setting("KOLO_GPU_DIRECT_BYTES", "4K"); }
 };
 
 /// What rank `of` gives; of averages over 1 to 4 ranks multiples.
@@ -59,17 +49,15 @@ class Reduction {
         tensor_(dtype, elements, stream, size_of(dtype)) {}
 
   void start() {
-    tensor_.write(elements_of(
-        dtype_, tensor_.view().elements(), [this](std::int64_t i) { return given_by(dtype_, how_.op, i, rank()); },
-        kPeriod));
+    tensor_.write(elements_of(dtype_, tensor_.view().elements(), kPeriod,
+                              [this](std::int64_t i) { return given_by(dtype_, how_.op, i, rank()); }));
     handle_ = allreduce_async(name_, tensor_.view(), how_);
   }
   void expect(const std::vector<int>& left, std::int64_t divisor) {
     follow(handle_, stream_);
     EXPECT_EQ(tensor_.read(),
-              elements_of(
-                  dtype_, tensor_.view().elements(),
-                  [&](std::int64_t i) { return reduced_by(dtype_, how_.op, i, left, divisor); }, kPeriod))
+              elements_of(dtype_, tensor_.view().elements(), kPeriod,
+                          [&](std::int64_t i) { return reduced_by(dtype_, how_.op, i, left, divisor); }))
         << name_ << ", of " << left.size() << " ranks, on rank " << rank();
     handle_.wait();
   }
@@ -116,130 +104,110 @@ std::vector<int> left_in(const std::vector<int>& steps, int step) {
 }
 
 TEST_P(Joins, TheOthersReduceAsIfTheyWereAlone) {
-  run_local(
-      ranks(),
-      [] {
-        bind();
-        const RankStream stream;
-        const auto all = all_reductions(stream);
-        DeviceTensor zeros(DType::float32, 2000, stream);
-        Bytes negative(zeros.bytes());
-        for (std::size_t i = 3; i < negative.size(); i += 4) negative[i] = 0x80;  // -0.0
-        for (int epoch = 0; epoch < 3; ++epoch) {
-          std::vector<int> steps;  // of each rank
-          for (int r = 0; r < size(); ++r) steps.push_back(epoch == 0 ? r + 1 : epoch == 1 ? size() - r - 1 : r);
-          for (int step = 0; step < steps[static_cast<std::size_t>(rank())]; ++step) {
-            const std::vector<int> left = left_in(steps, step);
-            for (const auto& one : all) one->start();
-            zeros.write(negative);
-            Handle zeros_of_all = allreduce_async("zeros", zeros.view());
-            std::vector<float> host(300, 1.0F);
-            Handle of_host = allreduce_async("host", kolo::view(host));
-            for (const auto& one : all) one->expect(left, static_cast<std::int64_t>(left.size()));
-            follow(zeros_of_all, stream);
-            EXPECT_TRUE(zeros.read() == negative) << "a sum of -0.0";
-            zeros_of_all.wait();
-            of_host.wait();
-            EXPECT_EQ(host, std::vector<float>(300, static_cast<float>(left.size())));
-          }
-          EXPECT_EQ(join(), epoch == 1 ? 0 : size() - 1);
-        }
-        all.front()->start();
-        std::vector<int> everybody;
-        for (int r = 0; r < size(); ++r) everybody.push_back(r);
-        all.front()->expect(everybody, size());
-      },
-      options());
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    const auto all = all_reductions(stream);
+    DeviceTensor zeros(DType::float32, 2000, stream);
+    Bytes negative(zeros.bytes());
+    for (std::size_t i = 3; i < negative.size(); i += 4) negative[i] = 0x80;  // -0.0
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      std::vector<int> steps;  // of each rank
+      for (int r = 0; r < size(); ++r) steps.push_back(epoch == 0 ? r + 1 : epoch == 1 ? size() - r - 1 : r);
+      for (int step = 0; step < steps[static_cast<std::size_t>(rank())]; ++step) {
+        const std::vector<int> left = left_in(steps, step);
+        for (const auto& one : all) one->start();
+        zeros.write(negative);
+        Handle zeros_of_all = allreduce_async("zeros", zeros.view());
+        std::vector<float> host(300, 1.0F);
+        Handle of_host = allreduce_async("host", kolo::view(host));
+        for (const auto& one : all) one->expect(left, static_cast<std::int64_t>(left.size()));
+        follow(zeros_of_all, stream);
+        EXPECT_TRUE(zeros.read() == negative) << "a sum of -0.0";
+        zeros_of_all.wait();
+        of_host.wait();
+        EXPECT_EQ(host, std::vector<float>(300, static_cast<float>(left.size())));
+      }
+      EXPECT_EQ(join(), epoch == 1 ? 0 : size() - 1);
+    }
+    all.front()->start();
+    std::vector<int> everybody;
+    for (int r = 0; r < size(); ++r) everybody.push_back(r);
+    all.front()->expect(everybody, size());
+  });
 }
 
 TEST_P(Joins, AveragesMayCountTheAbsent) {
-  run_local(
-      ranks(),
-      [] {
-        bind();
-        const RankStream stream;
-        const std::vector<int> left{0};
-        for (const DType dtype : {DType::float16, DType::float32}) {
-          for (const bool sent_as : {false, true}) {
-            AllreduceOptions how(ReduceOp::average);
-            if (sent_as) how.send_as = DType::bfloat16;
-            Reduction reduction("x", dtype, 100, how, stream);
-            if (rank() == 0) {
-              reduction.start();
-              reduction.expect(left, size());
-            }
-            EXPECT_EQ(join(JoinOptions().with_counts_in_averages(true)), 0);
-          }
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    const std::vector<int> left{0};
+    for (const DType dtype : {DType::float16, DType::float32}) {
+      for (const bool sent_as : {false, true}) {
+        AllreduceOptions how(ReduceOp::average);
+        if (sent_as) how.send_as = DType::bfloat16;
+        Reduction reduction("x", dtype, 100, how, stream);
+        if (rank() == 0) {
+          reduction.start();
+          reduction.expect(left, size());
         }
-      },
-      options());
+        EXPECT_EQ(join(JoinOptions().with_counts_in_averages(true)), 0);
+      }
+    }
+  });
 }
 
 /// What is not reduced by all: to and from a root, gathers of other lengths, rows that are dealt out; and tensors that
 /// lie in an arena.
 TEST_P(Joins, EveryOtherCollective) {
-  run_local(
-      ranks(),
-      [] {
-        const int device = bind();
-        const RankStream stream;
-        GradientArena arena(1 << 16, Device{DeviceKind::cuda, device});
-        const TensorView inside = arena.allocate(DType::float32, Shape{100}, Stream{stream});
-        const auto floats = [](std::int64_t n, int value) {
-          return elements_of(
-              DType::float32, n, [=](std::int64_t) { return value; }, 1);
-        };
-        std::vector<int> steps;
-        for (int r = 0; r < size(); ++r) steps.push_back(r + 1);
-        for (int step = 0; step <= rank(); ++step) {
-          const std::vector<int> left = left_in(steps, step);
-          const int root = left.front();
-          int sum = 0, rows = 0;
-          Bytes gathered;
-          for (const int r : left) {
-            sum += r + 1;
-            rows += r + 1;
-            const Bytes part = floats(3 * (r + 1), r + 1);
-            gathered.insert(gathered.end(), part.begin(), part.end());
-          }
-          const Bytes mine = floats(3000, rank() + 1);
-          DeviceTensor reduced(DType::float32, 3000, stream), told(DType::float32, 3000, stream);
-          DeviceTensor part(DType::float32, 3 * (rank() + 1), stream), all(DType::float32, 3 * rows, stream);
-          DeviceTensor at_root(DType::float32, 3 * rows, stream);
-          DeviceTensor dealt(DType::float32, 40 * size(), stream), own(DType::float32, 40, stream);
-          reduced.write(mine);
-          told.write(mine);
-          part.write(floats(3 * (rank() + 1), rank() + 1));
-          dealt.write(floats(40 * size(), rank() + 1));
-          ok(cudaMemcpyAsync(inside.data(), mine.data(), 400, cudaMemcpyHostToDevice, stream));
-          std::vector<Handle> open;
-          open.push_back(reduce_async("reduce", reduced.view(), root));
-          open.push_back(broadcast_async("broadcast", told.view(), left.back()));
-          open.push_back(allgather_into_async("allgather", part.view(Shape{rank() + 1, 3}), all.view(Shape{rows, 3})));
-          open.push_back(gather_into_async(
-              "gather", part.view(Shape{rank() + 1, 3}),
-              rank() == root ? std::optional<TensorView>(at_root.view(Shape{rows, 3})) : std::nullopt, root));
-          open.push_back(reduce_scatter_into_async("reduce_scatter", dealt.view(Shape{size(), 40}),
-                                                   own.view(Shape{1, 40}), ReduceScatterOptions{}));
-          open.push_back(allreduce_async("inside", inside));
-          for (Handle& handle : open) follow(handle, stream);
-          EXPECT_EQ(reduced.read(), rank() == root ? floats(3000, sum) : mine);
-          EXPECT_EQ(told.read(), floats(3000, left.back() + 1));
-          EXPECT_EQ(all.read(), gathered);
-          if (rank() == root) {
-            EXPECT_EQ(at_root.read(), gathered);
-          }
-          EXPECT_EQ(own.read(), floats(40, sum));
-          Bytes result(400);
-          ok(cudaMemcpyAsync(result.data(), inside.data(), 400, cudaMemcpyDeviceToHost, stream));
-          stream.synchronize();
-          EXPECT_EQ(result, floats(100, sum));
-          wait_all(open);
-        }
-        EXPECT_EQ(join(), size() - 1);
-        emulated::acquire_all();
-      },
-      options());
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    const Device device = own_device();
+    GradientArena arena(1 << 16, device);
+    const TensorView inside = arena.allocate(DType::float32, Shape{100}, Stream{stream});
+    const auto floats = [](std::int64_t n, int value) { return elements_of(DType::float32, n, 1, always(value)); };
+    std::vector<int> steps;
+    for (int r = 0; r < size(); ++r) steps.push_back(r + 1);
+    for (int step = 0; step <= rank(); ++step) {
+      const std::vector<int> left = left_in(steps, step);
+      const int root = left.front();
+      int sum = 0, rows = 0;
+      Bytes gathered;
+      for (const int r : left) {
+        sum += r + 1;
+        rows += r + 1;
+        const Bytes part = floats(3 * (r + 1), r + 1);
+        gathered.insert(gathered.end(), part.begin(), part.end());
+      }
+      const Bytes mine = floats(3000, rank() + 1);
+      DeviceTensor reduced(DType::float32, 3000, stream), told(DType::float32, 3000, stream);
+      DeviceTensor part(DType::float32, 3 * (rank() + 1), stream), all(DType::float32, 3 * rows, stream);
+      DeviceTensor at_root(DType::float32, 3 * rows, stream);
+      DeviceTensor dealt(DType::float32, 40 * size(), stream), own(DType::float32, 40, stream);
+      reduced.write(mine);
+      told.write(mine);
+      part.write(floats(3 * (rank() + 1), rank() + 1));
+      dealt.write(floats(40 * size(), rank() + 1));
+      write(inside, floats(100, rank() + 1));
+      std::vector<Handle> open;
+      open.push_back(reduce_async("reduce", reduced.view(), root));
+      open.push_back(broadcast_async("broadcast", told.view(), left.back()));
+      open.push_back(allgather_into_async("allgather", part.view(Shape{rank() + 1, 3}), all.view(Shape{rows, 3})));
+      open.push_back(gather_into_async(
+          "gather", part.view(Shape{rank() + 1, 3}),
+          rank() == root ? std::optional<TensorView>(at_root.view(Shape{rows, 3})) : std::nullopt, root));
+      open.push_back(reduce_scatter_into_async("reduce_scatter", dealt.view(Shape{size(), 40}), own.view(Shape{1, 40}),
+                                               ReduceScatterOptions{}));
+      open.push_back(allreduce_async("inside", inside));
+      for (Handle& handle : open) follow(handle, stream);
+      EXPECT_EQ(reduced.read(), rank() == root ? floats(3000, sum) : mine);
+      EXPECT_EQ(told.read(), floats(3000, left.back() + 1));
+      EXPECT_EQ(all.read(), gathered);
+      if (rank() == root) {
+        EXPECT_EQ(at_root.read(), gathered);
+      }
+      EXPECT_EQ(own.read(), floats(40, sum));
+      EXPECT_EQ(read(inside), floats(100, sum));
+      wait_all(open);
+    }
+    EXPECT_EQ(join(), size() - 1);
+    emulated::acquire_all();
+  });
 }
 
 /// The others' first tensor on a device is its first, too.
@@ -264,38 +232,28 @@ TEST_P(Joins, ARankThatHasHadNoTensorOnADevice) {
 }
 
 TEST_P(Joins, InAGroupWhileTheWorldGoesOn) {
-  run_local(
-      ranks(),
-      [] {
-        bind();
-        const RankStream stream;
-        std::vector<int> members;
-        for (int r = size() - 1; r >= 0; --r) members.push_back(r);
-        const Group group = Group::of(members);
-        DeviceTensor x(DType::float32, 2000, stream), y(DType::float32, 2000, stream);
-        const auto ones = elements_of(
-            DType::float32, 2000, [](std::int64_t) { return 1; }, 1);
-        std::optional<Future<int>> joined;
-        if (rank() > 0) joined = join_async(group);
-        for (int step = 0; step < 4; ++step) {
-          x.write(ones);
-          Handle of_world = allreduce_async("x", x.view());
-          if (rank() == 0) {
-            y.write(ones);
-            Handle alone = allreduce_async({group, "x"}, y.view());
-            follow(alone, stream);
-            EXPECT_EQ(y.read(), ones);
-            alone.wait();
-          }
-          follow(of_world, stream);
-          EXPECT_EQ(x.read(), elements_of(
-                                  DType::float32, 2000, [](std::int64_t) { return size(); }, 1));
-          of_world.wait();
-        }
-        if (rank() == 0) joined = join_async(group);
-        EXPECT_EQ(joined->get(), size() - 1) << "rank 0 is the group's last";
-      },
-      options());
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    std::vector<int> members;
+    for (int r = size() - 1; r >= 0; --r) members.push_back(r);
+    const Group group = Group::of(members);
+    DeviceTensor x(DType::float32, 2000, stream), y(DType::float32, 2000, stream);
+    const auto ones = elements_of(DType::float32, 2000, 1, always(1));
+    std::optional<Future<int>> joined;
+    if (rank() > 0) joined = join_async(group);
+    for (int step = 0; step < 4; ++step) {
+      x.write(ones);
+      Handle of_world = allreduce_async("x", x.view());
+      if (rank() == 0) {
+        y.write(ones);
+        EXPECT_EQ(result_of(allreduce_async({group, "x"}, y.view()), y), ones);
+      }
+      follow(of_world, stream);
+      EXPECT_EQ(x.read(), elements_of(DType::float32, 2000, 1, always(size())));
+      of_world.wait();
+    }
+    if (rank() == 0) joined = join_async(group);
+    EXPECT_EQ(joined->get(), size() - 1) << "rank 0 is the group's last";
+  });
 }
 
 #ifndef KOLO_ON_REAL_DEVICE
@@ -313,8 +271,7 @@ TEST_P(Joins, ARankWithoutADeviceSaysSo) {
         bind();
         {
           const RankStream stream;
-          DeviceTensor x(DType::float32, 10, stream);
-          x.write(elements_of(DType::float32, 10, [](std::int64_t) { return 1; }));
+          DeviceTensor x(DType::float32, 10, stream, always(1));
           const std::string last = std::to_string(size() - 1);
           EXPECT_EQ(sentence_of(ErrorCode::unsupported, [&] { allreduce_async("x", x.view()).wait(); }),
                     "rank " + last + " cannot use its GPU: rank " + last + " of this machine has no device: only " +
@@ -329,18 +286,7 @@ TEST_P(Joins, ARankWithoutADeviceSaysSo) {
 }
 #endif
 
-std::string name_of_joins(const ::testing::TestParamInfo<std::tuple<int, const char*>>& info) {
-  return std::to_string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-}
-
-#ifdef KOLO_ON_REAL_DEVICE
-INSTANTIATE_TEST_SUITE_P(Staged, Joins, ::testing::Combine(::testing::Values(2, 4), ::testing::Values("staged")),
-                         name_of_joins);
-#else
-INSTANTIATE_TEST_SUITE_P(Worlds, Joins,
-                         ::testing::Combine(::testing::Values(2, 4), ::testing::Values("nccl", "staged")),
-                         name_of_joins);
-#endif
+INSTANTIATE_TEST_SUITE_P(Worlds, Joins, ::testing::ValuesIn(worlds_of({2, 4}, false)), name_of_world);
 
 }  // namespace
 }  // namespace kolo::cuda::test

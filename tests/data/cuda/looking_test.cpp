@@ -28,11 +28,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-DeviceTensor& zeroed(DeviceTensor& tensor, cudaStream_t stream) {
-  ok(cudaMemsetAsync(tensor.data(), 0, tensor.bytes(), stream));
-  return tensor;
-}
-
 // ---------------------------------------------------------------- timelines
 
 /// One event of a timeline, in nanoseconds.
@@ -112,28 +107,23 @@ using Places = std::vector<std::string>;
 TEST_F(DeviceTimeline, HasWhatTheDeviceDidForEachBatch) {
   constexpr std::int64_t kSmall = 1000;     // floats
   constexpr std::int64_t kLarge = 200'000;  // of which a fusion buffer of 1 MiB holds one
-  run_local(
-      2,
-      [&] {
-        bind();
-        const RankStream stream;
-        DeviceTensor a(DType::float32, kSmall, stream);
-        DeviceTensor b(DType::float32, kSmall, stream);
-        DeviceTensor c(DType::float32, kLarge, stream);
-        DeviceTensor d(DType::float32, kLarge, stream);
-        const std::vector<NamedView> small{{"a", zeroed(a, stream).view()}, {"b", zeroed(b, stream).view()}};
-        const std::vector<NamedView> large{{"c", zeroed(c, stream).view()}, {"d", zeroed(d, stream).view()}};
-        allreduce("before", a.view());
-        start_timeline(path());
-        allreduce("lone", c.view());
-        grouped_allreduce("small", small);
-        grouped_allreduce("large", large);
-        allreduce(a.view());
-        stop_timeline();
-        allreduce("after", a.view());
-        emulated::acquire_all();
-      },
-      options());
+  on_devices(2, options(), [&](const RankStream& stream) {
+    const DeviceTensor a(DType::float32, kSmall, stream, always(0));
+    const DeviceTensor b(DType::float32, kSmall, stream, always(0));
+    const DeviceTensor c(DType::float32, kLarge, stream, always(0));
+    const DeviceTensor d(DType::float32, kLarge, stream, always(0));
+    const std::vector<NamedView> small{{"a", a.view()}, {"b", b.view()}};
+    const std::vector<NamedView> large{{"c", c.view()}, {"d", d.view()}};
+    allreduce("before", a.view());
+    start_timeline(path());
+    allreduce("lone", c.view());
+    grouped_allreduce("small", small);
+    grouped_allreduce("large", large);
+    allreduce(a.view());
+    stop_timeline();
+    allreduce("after", a.view());
+    emulated::acquire_all();
+  });
   for (int rank = 0; rank < 2; ++rank) {
     SCOPED_TRACE(rank);
     const std::vector<Shown> spans = spans_of(rank);
@@ -172,18 +162,13 @@ TEST_F(DeviceTimeline, HasWhatTheDeviceDidForEachBatch) {
 }
 
 TEST_F(DeviceTimeline, OfTheStagedBackendHasCopiesAndTheCpu) {
-  run_local(
-      2,
-      [&] {
-        bind();
-        const RankStream stream;
-        DeviceTensor a(DType::float32, 1000, stream);
-        start_timeline(path());
-        allreduce("a", zeroed(a, stream).view());
-        stop_timeline();
-        emulated::acquire_all();
-      },
-      options().with_setting("KOLO_GPU_BACKEND", "staged"));
+  on_devices(2, options().with_setting("KOLO_GPU_BACKEND", "staged"), [&](const RankStream& stream) {
+    const DeviceTensor a(DType::float32, 1000, stream, always(0));
+    start_timeline(path());
+    allreduce("a", a.view());
+    stop_timeline();
+    emulated::acquire_all();
+  });
   for (int rank = 0; rank < 2; ++rank) {
     const std::vector<Shown> spans = of_batch(spans_of(rank), "a");
     ASSERT_EQ(places(spans), (Places{"pack on device: pack", "staged on device: staged", "unpack on device: unpack"}));
@@ -193,29 +178,22 @@ TEST_F(DeviceTimeline, OfTheStagedBackendHasCopiesAndTheCpu) {
 
 /// Two groups have streams of their own, and no two spans of a stream overlap.
 TEST_F(DeviceTimeline, OfGroupsHasARowForEachStream) {
-  run_local(
-      2,
-      [&] {
-        bind();
-        const RankStream stream;
-        DeviceTensor a(DType::float32, 1000, stream);
-        DeviceTensor b(DType::float32, 1000, stream);
-        zeroed(a, stream);
-        zeroed(b, stream);
-        const Group other = Group::of({1, 0});
-        allreduce("a", a.view());
-        allreduce({other, "b"}, b.view());
-        start_timeline(path());
-        for (int round = 0; round < 10; ++round) {
-          std::vector<Handle> handles;
-          handles.push_back(allreduce_async("a", a.view()));
-          handles.push_back(allreduce_async({other, "b"}, b.view()));
-          wait_all(handles);
-        }
-        stop_timeline();
-        emulated::acquire_all();
-      },
-      options());
+  on_devices(2, options(), [&](const RankStream& stream) {
+    const DeviceTensor a(DType::float32, 1000, stream, always(0));
+    const DeviceTensor b(DType::float32, 1000, stream, always(0));
+    const Group other = Group::of({1, 0});
+    allreduce("a", a.view());
+    allreduce({other, "b"}, b.view());
+    start_timeline(path());
+    for (int round = 0; round < 10; ++round) {
+      std::vector<Handle> handles;
+      handles.push_back(allreduce_async("a", a.view()));
+      handles.push_back(allreduce_async({other, "b"}, b.view()));
+      wait_all(handles);
+    }
+    stop_timeline();
+    emulated::acquire_all();
+  });
   for (int rank = 0; rank < 2; ++rank) {
     std::map<std::string, std::vector<Shown>> by_row;
     for (const Shown& one : spans_of(rank)) {
@@ -241,19 +219,14 @@ TEST_F(DeviceTimeline, OfADeviceWhoseClockGoesWrong) {
     emulated::Config config = machine();
     config.clock_rate = rate;
     emulated::reset(config);
-    run_local(
-        2,
-        [&] {
-          bind();
-          const RankStream stream;
-          DeviceTensor a(DType::float32, 1000, stream);
-          allreduce("a", zeroed(a, stream).view());
-          start_timeline(path());
-          for (int round = 0; round < kRounds; ++round) allreduce("a", a.view());
-          stop_timeline();
-          emulated::acquire_all();
-        },
-        options());
+    on_devices(2, options(), [&](const RankStream& stream) {
+      const DeviceTensor a(DType::float32, 1000, stream, always(0));
+      allreduce("a", a.view());
+      start_timeline(path());
+      for (int round = 0; round < kRounds; ++round) allreduce("a", a.view());
+      stop_timeline();
+      emulated::acquire_all();
+    });
     for (int rank = 0; rank < 2; ++rank) {
       std::map<std::int64_t, std::pair<Shown, Shown>> batches;  // on the host, on the device
       for (const Shown& one : spans_of(rank)) {
@@ -282,51 +255,29 @@ TEST_F(DeviceTimeline, ThatCannotBeToldEndsWithAWarning) {
     emulated::reset(machine());
     std::mutex mutex;
     std::vector<std::string> said;
-    run_local(
-        2,
-        [&, api = api, nth = nth] {
-          bind();
-          const RankStream stream;
-          DeviceTensor a(DType::float32, 1000, stream);
-          allreduce("a", zeroed(a, stream).view());
-          start_timeline(path());
-          allreduce("a", a.view());
-          barrier();
-          if (rank() == 1) {
-            emulated::Failure failure;
-            failure.api = api;
-            failure.nth = nth;
-            failure.code = cudaErrorUnknown;
-            failure.device = 1;
-            emulated::inject(failure);
-          }
-          barrier();
-          for (int i = 0; i < 3; ++i) allreduce("a", a.view());
-          stop_timeline();
-          const auto count = [&](int of) {
-            const std::vector<Shown> spans = spans_of(of);
-            return std::count_if(spans.begin(), spans.end(), [](const Shown& one) { return one.name == "nccl"; });
-          };
-          barrier();
-          if (rank() == 0) {
-            EXPECT_EQ(count(0), 4);
-            EXPECT_EQ(count(1), 1);
-          }
-          barrier();
-          start_timeline(path());
-          allreduce("a", a.view());
-          stop_timeline();
-          barrier();
-          if (rank() == 0) {
-            EXPECT_EQ(count(1), 1);
-          }
-          barrier();
-          emulated::acquire_all();
-        },
-        options().with_log_sink([&](const LogRecord& one) {
-          const std::lock_guard<std::mutex> lock(mutex);
-          said.push_back(std::to_string(one.rank) + ": " + one.message);
-        }));
+    const Options with = options().with_log_sink([&](const LogRecord& one) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      said.push_back(std::to_string(one.rank) + ": " + one.message);
+    });
+    on_devices(2, with, [&, api = api, nth = nth](const RankStream& stream) {
+      const DeviceTensor a(DType::float32, 1000, stream, always(0));
+      allreduce("a", a.view());
+      start_timeline(path());
+      allreduce("a", a.view());
+      together(1, [&] { emulated::inject({.api = api, .nth = nth, .code = cudaErrorUnknown, .device = 1}); });
+      for (int i = 0; i < 3; ++i) allreduce("a", a.view());
+      stop_timeline();
+      const auto count = [&](int of) {
+        const std::vector<Shown> spans = spans_of(of);
+        return std::count_if(spans.begin(), spans.end(), [](const Shown& one) { return one.name == "nccl"; });
+      };
+      together(0, [&] { EXPECT_EQ(std::pair(count(0), count(1)), std::pair(4L, 1L)); });
+      start_timeline(path());
+      allreduce("a", a.view());
+      stop_timeline();
+      together(0, [&] { EXPECT_EQ(count(1), 1); });
+      emulated::acquire_all();
+    });
     EXPECT_EQ(said, (std::vector<std::string>{std::string("1: the timeline has no more rows of the device: ") + api +
                                               " failed: cudaErrorUnknown (cudaErrorUnknown)"}));
     expect_no_reports();
@@ -338,26 +289,20 @@ TEST_F(DeviceTimeline, DoesNotDisturbACapture) {
   for (const char* backend : {"nccl", "staged"}) {
     SCOPED_TRACE(backend);
     const RankStream captured;
-    run_local(
-        2,
-        [&] {
-          bind();
-          const RankStream stream;
-          DeviceTensor a(DType::float32, 1000, stream);
-          zeroed(a, stream);
-          stream.synchronize();
-          cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // of this thread's own calls
-          ok(cudaThreadExchangeStreamCaptureMode(&mode));
-          barrier();
-          if (rank() == 0) ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
-          start_timeline(path());
-          for (int round = 0; round < 3; ++round) allreduce("a", a.view());
-          stop_timeline();
-          cudaGraph_t graph = nullptr;
-          if (rank() == 0) ok(cudaStreamEndCapture(captured, &graph));
-          emulated::acquire_all();
-        },
-        options().with_setting("KOLO_GPU_BACKEND", backend));
+    on_devices(2, options().with_setting("KOLO_GPU_BACKEND", backend), [&](const RankStream& stream) {
+      const DeviceTensor a(DType::float32, 1000, stream, always(0));
+      stream.synchronize();
+      cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // of this thread's own calls
+      ok(cudaThreadExchangeStreamCaptureMode(&mode));
+      barrier();
+      if (rank() == 0) ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+      start_timeline(path());
+      for (int round = 0; round < 3; ++round) allreduce("a", a.view());
+      stop_timeline();
+      cudaGraph_t graph = nullptr;
+      if (rank() == 0) ok(cudaStreamEndCapture(captured, &graph));
+      emulated::acquire_all();
+    });
     EXPECT_FALSE(of_batch(spans_of(0), "a").empty());
     expect_no_reports();
   }
@@ -377,118 +322,96 @@ class DeviceNan : public CudaTest {
     if (dtype == DType::float16) put(std::uint16_t{0xfc01});
     if (dtype == DType::bfloat16) put(std::uint16_t{0x7fff});
   }
-  /// Nothing, or the error's sentence.
-  template <class Body>
-  static std::string sentence_of(const Body& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-      return error.status().message();
-    }
-    return {};
-  }
 };
 
 TEST_F(DeviceNan, IsRefusedWithItsPlace) {
-  run_local(
-      2,
-      [] {
-        bind();
-        const RankStream stream;
-        for (const DType dtype : {DType::float16, DType::bfloat16, DType::float32, DType::float64}) {
-          SCOPED_TRACE(to_string(dtype));
-          const auto elements = static_cast<std::int64_t>((std::size_t{3} << 19) / size_of(dtype));  // 1.5 MiB
-          const std::int64_t bad = elements - 1000;  // not in the first piece that is read
-          const DeviceTensor x(dtype, elements, stream, /*misalignment=*/size_of(dtype));
-          const auto zeros = Bytes(x.bytes());
-          Bytes contents = zeros;
-          set_nan(dtype, contents, bad);
-          set_nan(dtype, contents, bad + 7);
-          const std::string rest = "element " + std::to_string(bad) + " of " + std::to_string(elements) +
-                                   " is NaN on rank " + std::to_string(rank()) +
-                                   " in step 1 (KOLO_CHECK_NAN); it was not submitted";
-          x.write(zeros);
-          allreduce("w", x.view());
-          Prepared prepared = prepare("p", Call::allreduce(x.view()));
-          emulated::acquire_all();
-          x.write(contents);  // in a while: the stream has it
-          EXPECT_EQ(sentence_of([&] { allreduce("w", x.view()); }), "allreduce of \"w\": " + rest);
-          EXPECT_EQ(sentence_of([&] { allreduce(x.view()); }), "unnamed allreduce: " + rest);
-          EXPECT_EQ(sentence_of([&] { Handle lost = allreduce_async(x.view()); }), "unnamed allreduce: " + rest);
-          EXPECT_EQ(sentence_of([&] { static_cast<void>(prepared.start()); }), "allreduce of \"p\": " + rest);
-          const std::vector<NamedView> members{{"w1", x.view()}};
-          EXPECT_EQ(sentence_of([&] { grouped_allreduce("g", members); }), "allreduce of \"w1\": " + rest);
-          broadcast("b", x.view(), 0);  // nothing is added
-          emulated::acquire_all();
-          x.write(zeros);
-          allreduce("w", x.view());
-          emulated::acquire_all();
-          prepared.start().wait();
-          emulated::acquire_all();
-        }
-        const DeviceTensor number(DType::int32, 10, stream);
-        number.write(Bytes(number.bytes(), 0xff));
-        allreduce("i", number.view());
-        stream.synchronize();
-        emulated::acquire_all();
-      },
-      options());
+  on_devices(2, options(), [](const RankStream& stream) {
+    for (const DType dtype : {DType::float16, DType::bfloat16, DType::float32, DType::float64}) {
+      SCOPED_TRACE(to_string(dtype));
+      const auto elements = static_cast<std::int64_t>((std::size_t{3} << 19) / size_of(dtype));  // 1.5 MiB
+      const std::int64_t bad = elements - 1000;  // not in the first piece that is read
+      const DeviceTensor x(dtype, elements, stream, /*misalignment=*/size_of(dtype));
+      const auto zeros = Bytes(x.bytes());
+      Bytes contents = zeros;
+      set_nan(dtype, contents, bad);
+      set_nan(dtype, contents, bad + 7);
+      const std::string rest = "element " + std::to_string(bad) + " of " + std::to_string(elements) +
+                               " is NaN on rank " + std::to_string(rank()) +
+                               " in step 1 (KOLO_CHECK_NAN); it was not submitted";
+      x.write(zeros);
+      allreduce("w", x.view());
+      Prepared prepared = prepare("p", Call::allreduce(x.view()));
+      emulated::acquire_all();
+      x.write(contents);  // in a while: the stream has it
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { allreduce("w", x.view()); }),
+                "allreduce of \"w\": " + rest);
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { allreduce(x.view()); }), "unnamed allreduce: " + rest);
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { Handle lost = allreduce_async(x.view()); }),
+                "unnamed allreduce: " + rest);
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { static_cast<void>(prepared.start()); }),
+                "allreduce of \"p\": " + rest);
+      const std::vector<NamedView> members{{"w1", x.view()}};
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { grouped_allreduce("g", members); }),
+                "allreduce of \"w1\": " + rest);
+      broadcast("b", x.view(), 0);  // nothing is added
+      emulated::acquire_all();
+      x.write(zeros);
+      allreduce("w", x.view());
+      emulated::acquire_all();
+      prepared.start().wait();
+      emulated::acquire_all();
+    }
+    const DeviceTensor number(DType::int32, 10, stream);
+    number.write(Bytes(number.bytes(), 0xff));
+    allreduce("i", number.view());
+    stream.synchronize();
+    emulated::acquire_all();
+  });
 }
 
 /// The check waits for the stream, which waits for collectives of both ranks: they run meanwhile.
 TEST_F(DeviceNan, IsLookedForBehindCollectivesOnTheSameStream) {
   for (const char* backend : {"nccl", "staged"}) {
-    run_local(
-        2,
-        [] {
-          bind();
-          const RankStream stream;
-          const DeviceTensor x(DType::float32, 1000, stream);
-          Bytes contents = elements_of(DType::float32, 1000, [](std::int64_t) { return 1; });
-          x.write(contents);
-          for (int round = 0; round < 5; ++round) {
-            Handle handle = allreduce_async("x" + std::to_string(round), x.view());
-            wait_on(handle, stream);
-          }
-          if (rank() == 0) set_nan(DType::float32, contents, 3);
-          x.write(contents);
-          const std::string said = sentence_of([&] {
-            Handle handle = allreduce_async("x", x.view());
-            wait_on(handle, stream);
-          });
-          if (rank() == 0) {
-            EXPECT_EQ(said.rfind("allreduce of \"x\": element 3 of 1000 is NaN on rank 0", 0), 0U) << said;
-            x.write(elements_of(DType::float32, 1000, [](std::int64_t) { return 1; }));
-            Handle handle = allreduce_async("x", x.view());
-            wait_on(handle, stream);
-          } else {
-            EXPECT_EQ(said, "");
-          }
-          EXPECT_EQ(x.read(), elements_of(DType::float32, 1000, [](std::int64_t) { return 2; }));
-          emulated::acquire_all();
-        },
-        options().with_setting("KOLO_GPU_BACKEND", backend));
+    on_devices(2, options().with_setting("KOLO_GPU_BACKEND", backend), [](const RankStream& stream) {
+      const DeviceTensor x(DType::float32, 1000, stream);
+      Bytes contents = elements_of(DType::float32, 1000, always(1));
+      x.write(contents);
+      for (int round = 0; round < 5; ++round) {
+        Handle handle = allreduce_async("x" + std::to_string(round), x.view());
+        wait_on(handle, stream);
+      }
+      if (rank() == 0) set_nan(DType::float32, contents, 3);
+      x.write(contents);
+      const std::string said = sentence_of(ErrorCode::invalid_argument, [&] {
+        Handle handle = allreduce_async("x", x.view());
+        wait_on(handle, stream);
+      });
+      if (rank() == 0) {
+        EXPECT_EQ(said.rfind("allreduce of \"x\": element 3 of 1000 is NaN on rank 0", 0), 0U) << said;
+        x.write(elements_of(DType::float32, 1000, always(1)));
+        Handle handle = allreduce_async("x", x.view());
+        wait_on(handle, stream);
+      } else {
+        EXPECT_EQ(said, "(nothing was thrown)");
+      }
+      EXPECT_EQ(x.read(), elements_of(DType::float32, 1000, always(2)));
+      emulated::acquire_all();
+    });
     expect_no_reports();
   }
 }
 
 TEST_F(DeviceNan, IsNotLookedForInAStreamThatIsCaptured) {
-  run_local(
-      1,
-      [] {
-        bind();
-        const RankStream stream;
-        const DeviceTensor x(DType::float32, 10, stream);
-        x.write(Bytes(x.bytes()));
-        stream.synchronize();
-        ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-        EXPECT_NE(sentence_of([&] { allreduce("x", x.view()); }).find("the stream is being captured"),
-                  std::string::npos);
-        cudaGraph_t graph = nullptr;
-        ok(cudaStreamEndCapture(stream, &graph));
-      },
-      options());
+  on_devices(1, options(), [](const RankStream& stream) {
+    const DeviceTensor x(DType::float32, 10, stream);
+    x.write(Bytes(x.bytes()));
+    stream.synchronize();
+    ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    EXPECT_TRUE(
+        refused(ErrorCode::invalid_argument, "the stream is being captured", [&] { allreduce("x", x.view()); }));
+    cudaGraph_t graph = nullptr;
+    ok(cudaStreamEndCapture(stream, &graph));
+  });
 }
 
 // ---------------------------------------------------------------- replicas
@@ -497,37 +420,29 @@ class DeviceReplicas : public CudaTest {};
 
 TEST_F(DeviceReplicas, ThatDifferAreNamed) {
   constexpr std::int64_t kElements = 300'000;  // more than a piece that is read
-  run_local(
-      4,
-      [] {
-        bind();
-        const RankStream stream;
-        const DeviceTensor a(DType::float32, 100, stream);
-        const DeviceTensor b(DType::float32, kElements, stream);
-        std::vector<float> on_host(100, 1);
-        const auto ones = [](std::int64_t elements) {
-          return elements_of(DType::float32, elements, [](std::int64_t) { return 1; });
-        };
-        Bytes of_b = ones(kElements);
-        a.write(ones(100));
-        b.write(of_b);
-        // Where a value lies does not matter.
-        const TensorView first = rank() == 3 ? kolo::view(on_host) : a.view();
-        const std::vector<Parameter> parameters{{"a", first}, {"b", b.view()}};
-        check_replicas(parameters);
-        if (rank() == 2) of_b.back() ^= 1;
-        b.write(of_b);
-        std::string said;
-        try {
-          check_replicas(parameters);
-        } catch (const Error& error) {
-          said = error.status().message();
-        }
-        EXPECT_EQ(said,
-                  "parameter \"b\" is not the same on all ranks: rank 2 holds other values than ranks 0, 1 and 3");
-        emulated::acquire_all();
-      },
-      options());
+  on_devices(4, options(), [](const RankStream& stream) {
+    const DeviceTensor a(DType::float32, 100, stream);
+    const DeviceTensor b(DType::float32, kElements, stream);
+    std::vector<float> on_host(100, 1);
+    const auto ones = [](std::int64_t elements) { return elements_of(DType::float32, elements, always(1)); };
+    Bytes of_b = ones(kElements);
+    a.write(ones(100));
+    b.write(of_b);
+    // Where a value lies does not matter.
+    const TensorView first = rank() == 3 ? kolo::view(on_host) : a.view();
+    const std::vector<Parameter> parameters{{"a", first}, {"b", b.view()}};
+    check_replicas(parameters);
+    if (rank() == 2) of_b.back() ^= 1;
+    b.write(of_b);
+    std::string said;
+    try {
+      check_replicas(parameters);
+    } catch (const Error& error) {
+      said = error.status().message();
+    }
+    EXPECT_EQ(said, "parameter \"b\" is not the same on all ranks: rank 2 holds other values than ranks 0, 1 and 3");
+    emulated::acquire_all();
+  });
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 // that names both numbers.
 #include "data/cuda/memory_limit.hpp"
 
-#include <functional>
 #include <string>
 
 #include <kolo/detail/counters.hpp>
@@ -42,25 +41,10 @@ class LimitedMemory : public CudaTest {
         .with_setting("KOLO_GPU_BACKEND", backend)
         .with_setting("KOLO_GPU_MEMORY_LIMIT", std::to_string(limit));
   }
-  static std::string refused(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      EXPECT_EQ(to_string(error.code()), to_string(ErrorCode::out_of_memory)) << error.what();
-      return error.status().message();
-    }
-    return "not refused";
-  }
-  static void reduce(const TensorView& x, const RankStream& stream) {
-    const Bytes given = elements_of(DType::float32, x.elements(), [](std::int64_t i) { return i + rank(); });
-    ok(cudaMemcpyAsync(x.data(), given.data(), given.size(), cudaMemcpyHostToDevice, stream));
-    Handle handle = allreduce_async("x", x);
-    follow(handle, stream);
-    Bytes reduced(given.size());
-    ok(cudaMemcpyAsync(reduced.data(), x.data(), reduced.size(), cudaMemcpyDeviceToHost, stream));
-    stream.synchronize();
-    handle.wait();
-    EXPECT_EQ(reduced, elements_of(DType::float32, x.elements(), [](std::int64_t i) { return 4 * i + 6; }));
+  static void reduce(const TensorView& x) {
+    write(x, elements_of(DType::float32, x.elements(), [](std::int64_t i) { return i + rank(); }));
+    EXPECT_EQ(result_of(allreduce_async("x", x), x),
+              elements_of(DType::float32, x.elements(), [](std::int64_t i) { return 4 * i + 6; }));
   }
 };
 
@@ -68,22 +52,14 @@ TEST_F(LimitedMemory, FourRanksStayWithinTheirLimitOnOneDevice) {
   for (const char* backend : {"nccl", "staged"}) {
     const std::uint64_t limit = needed(backend) + kArena;
     one_device(limit);
-    run_local(
-        kRanks,
-        [&] {
-          bind();
-          const RankStream stream;
-          {
-            const DeviceTensor x(DType::float32, 1000, stream);
-            reduce(x.view(), stream);
-          }
-          GradientArena arena(kArena, Device{DeviceKind::cuda, bind()});
-          reduce(arena.allocate(DType::float32, Shape{1000}, Stream{stream}), stream);
-          EXPECT_EQ(kolo::detail::counters().device_buffer_bytes, 3 * buffer_bytes(backend));
-          EXPECT_EQ(kolo::detail::counters().device_arena_bytes, kArena);
-          barrier();
-        },
-        limited(backend, limit));
+    on_devices(kRanks, limited(backend, limit), [&](const RankStream& stream) {
+      reduce(DeviceTensor(DType::float32, 1000, stream).view());
+      GradientArena arena(kArena, own_device());
+      reduce(arena.allocate(DType::float32, Shape{1000}, Stream{stream}));
+      EXPECT_EQ(kolo::detail::counters().device_buffer_bytes, 3 * buffer_bytes(backend));
+      EXPECT_EQ(kolo::detail::counters().device_arena_bytes, kArena);
+      barrier();
+    });
   }
 }
 
@@ -91,50 +67,39 @@ TEST_F(LimitedMemory, BuffersBeyondTheLimitFailOnEveryRankAndTheJobGoesOn) {
   for (const char* backend : {"nccl", "staged"}) {
     const std::uint64_t limit = needed(backend);
     one_device(limit);
-    run_local(
-        kRanks,
-        [&] {
-          bind();
-          const RankStream stream;
-          const DeviceTensor x(DType::float32, 4, stream);
-          EXPECT_EQ(refused([&] { allreduce("x", x.view()); }),
-                    "rank 0 cannot use its GPU: what batches need, 3 fusion buffers of " +
-                        std::to_string(buffer_bytes(backend)) + " bytes and tables, would take " +
-                        std::to_string(limit) + " bytes of the GPU, but KOLO_GPU_MEMORY_LIMIT allows " +
-                        std::to_string(limit - 1) +
-                        ", of which 0 are in use: raise it, or lower KOLO_FUSION_THRESHOLD or KOLO_GPU_BUFFERS");
-          stream.synchronize();
-          std::vector<float> host{1};
-          allreduce(kolo::view(host));
-          EXPECT_EQ(host.front(), 4);
-        },
-        limited(backend, limit - 1));
+    on_devices(kRanks, limited(backend, limit - 1), [&](const RankStream& stream) {
+      const DeviceTensor x(DType::float32, 4, stream);
+      EXPECT_EQ(sentence_of(ErrorCode::out_of_memory, [&] { allreduce("x", x.view()); }),
+                "rank 0 cannot use its GPU: what batches need, 3 fusion buffers of " +
+                    std::to_string(buffer_bytes(backend)) + " bytes and tables, would take " + std::to_string(limit) +
+                    " bytes of the GPU, but KOLO_GPU_MEMORY_LIMIT allows " + std::to_string(limit - 1) +
+                    ", of which 0 are in use: raise it, or lower KOLO_FUSION_THRESHOLD or KOLO_GPU_BUFFERS");
+      stream.synchronize();
+      std::vector<float> host{1};
+      allreduce(kolo::view(host));
+      EXPECT_EQ(host.front(), 4);
+    });
   }
 }
 
 TEST_F(LimitedMemory, AnArenaBeyondTheLimitFailsOnEveryRankAndAnotherOneFits) {
   const std::uint64_t limit = needed("nccl") + kArena;
   one_device(limit);
-  run_local(
-      kRanks,
-      [&] {
-        bind();
-        const RankStream stream;
-        const Device device{DeviceKind::cuda, bind()};
-        EXPECT_EQ(refused([&] { const GradientArena arena(kArena + 4096, device, "large"); }),
-                  "GradientArena(large): rank 0: the arena would take " + std::to_string(kArena + 4096) +
-                      " bytes of the GPU, but KOLO_GPU_MEMORY_LIMIT allows " + std::to_string(limit) + ", of which " +
-                      std::to_string(limit - kArena) + " are in use: raise it, or make the arena smaller");
-        const DeviceTensor x(DType::float32, 100, stream);
-        for (int again = 0; again < 2; ++again) {
-          {
-            GradientArena arena(kArena, device, "fits");
-            reduce(arena.allocate(DType::float32, Shape{100}, Stream{stream}), stream);
-          }
-          reduce(x.view(), stream);  // at its end what the arena had is given back, and counts no more
-        }
-      },
-      limited("nccl", limit));
+  on_devices(kRanks, limited("nccl", limit), [&](const RankStream& stream) {
+    const Device device{DeviceKind::cuda, bind()};
+    EXPECT_EQ(sentence_of(ErrorCode::out_of_memory, [&] { const GradientArena arena(kArena + 4096, device, "large"); }),
+              "GradientArena(large): rank 0: the arena would take " + std::to_string(kArena + 4096) +
+                  " bytes of the GPU, but KOLO_GPU_MEMORY_LIMIT allows " + std::to_string(limit) + ", of which " +
+                  std::to_string(limit - kArena) + " are in use: raise it, or make the arena smaller");
+    const DeviceTensor x(DType::float32, 100, stream);
+    for (int again = 0; again < 2; ++again) {
+      {
+        GradientArena arena(kArena, device, "fits");
+        reduce(arena.allocate(DType::float32, Shape{100}, Stream{stream}));
+      }
+      reduce(x.view());  // at its end what the arena had is given back, and counts no more
+    }
+  });
 }
 
 TEST_F(LimitedMemory, WithoutALimitEverythingIsAllowed) {
@@ -144,7 +109,7 @@ TEST_F(LimitedMemory, WithoutALimitEverythingIsAllowed) {
   MemoryLimit one(10);
   one.take(10, "it", "");
   EXPECT_EQ(
-      refused([&] { one.take(1, "it", "wait"); }),
+      sentence_of(ErrorCode::out_of_memory, [&] { one.take(1, "it", "wait"); }),
       "it would take 1 bytes of the GPU, but KOLO_GPU_MEMORY_LIMIT allows 10, of which 10 are in use: raise it, or "
       "wait");
   one.give_back(4);

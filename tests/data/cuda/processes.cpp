@@ -120,23 +120,23 @@ void exchange_messages(const Group& group) {
   constexpr std::int64_t kElements[] = {3, 300001};
   const auto value = [](int from, int to) { return [=](std::int64_t i) { return i % 50 + 10 * from + to; }; };
   for (const std::int64_t elements : kElements) {
-    std::vector<std::unique_ptr<DeviceTensor>> out, in;
+    std::vector<DeviceTensor> out, in;
     std::vector<Handle> sends;
     std::vector<Future<Received>> receives;
     for (int peer = 0; peer < size(group); ++peer) {
-      out.push_back(std::make_unique<DeviceTensor>(DType::int32, elements, stream));
-      in.push_back(std::make_unique<DeviceTensor>(DType::int32, elements, stream));
-      out.back()->write(elements_of(DType::int32, elements, value(rank(group), peer), 50));
-      sends.push_back(send_async(group, out.back()->view(), peer, 3));
-      receives.push_back(recv_async(group, in.back()->view(), peer, 3));
+      out.emplace_back(DType::int32, elements, stream);
+      in.emplace_back(DType::int32, elements, stream);
+      out.back().write(elements_of(DType::int32, elements, 50, value(rank(group), peer)));
+      sends.push_back(send_async(group, out.back().view(), peer, 3));
+      receives.push_back(recv_async(group, in.back().view(), peer, 3));
     }
     for (int peer = 0; peer < size(group); ++peer) {
       Future<Received>& receive = receives[static_cast<std::size_t>(peer)];
       if (peer % 2 == 0) wait_on(receive, stream);
       EXPECT_EQ(receive.get().elements, elements);
       emulated::acquire_all();
-      EXPECT_EQ(in[static_cast<std::size_t>(peer)]->read(),
-                elements_of(DType::int32, elements, value(peer, rank(group)), 50));
+      EXPECT_EQ(in[static_cast<std::size_t>(peer)].read(),
+                elements_of(DType::int32, elements, 50, value(peer, rank(group))));
     }
     wait_all(sends);
     emulated::acquire_all();
@@ -162,16 +162,11 @@ TEST_F(Processes, AnArena) {
     const auto input = elements_of(DType::float32, 3001, [&](std::int64_t i) {
       return exact::value_of(DType::float32, ReduceOp::average, i + step, rank(), size());
     });
-    ok(cudaMemcpyAsync(tensor.data(), input.data(), input.size(), cudaMemcpyHostToDevice, stream));
-    Handle handle = allreduce_async("x", tensor, AllreduceOptions{}.with_op(ReduceOp::average));
-    follow(handle, stream);
-    Bytes result(input.size());
-    ok(cudaMemcpyAsync(result.data(), tensor.data(), result.size(), cudaMemcpyDeviceToHost, stream));
-    stream.synchronize();
-    EXPECT_EQ(result, elements_of(DType::float32, 3001, [&](std::int64_t i) {
+    write(tensor, input);
+    EXPECT_EQ(result_of(allreduce_async("x", tensor, AllreduceOptions{}.with_op(ReduceOp::average)), tensor),
+              elements_of(DType::float32, 3001, [&](std::int64_t i) {
                 return exact::reduced_value(DType::float32, ReduceOp::average, i + step, size());
               }));
-    handle.wait();
     emulated::acquire_all();
   }
   EXPECT_EQ(metrics().bytes_in_place, 5U * 3001U * 4U);

@@ -48,33 +48,33 @@ void a_step_of_resnet50(bool in_arena) {
   }
 
   std::atomic<std::uint64_t> calls_before{0};
-  run_local(
+  on_devices(
       kRanks,
-      [&] {
-        bind();
-        const RankStream stream;
+      Options{}
+          .with_setting("KOLO_TIMEOUT_S", "300")
+          .with_setting("KOLO_FUSION_THRESHOLD", std::to_string(threshold))
+          .with_setting("KOLO_GPU_DIRECT_BYTES", std::to_string(direct)),
+      [&](const RankStream& stream) {
         std::optional<GradientArena> arena;
         if (in_arena) {
           std::size_t room = 0;
           for (const std::int64_t size : sizes) room += GradientArena::room_for(DType::float32, Shape{size});
           arena.emplace(room, Device{DeviceKind::cuda, rank()});
         }
-        std::vector<std::unique_ptr<DeviceTensor>> memory;
+        std::vector<DeviceTensor> memory;
         std::vector<TensorView> gradients;
         for (const std::int64_t size : sizes) {
           if (arena) {
             gradients.push_back(arena->allocate(DType::float32, Shape{size}, Stream{stream}));
           } else {
-            memory.push_back(std::make_unique<DeviceTensor>(DType::float32, size, stream));
-            gradients.push_back(memory.back()->view());
+            memory.emplace_back(DType::float32, size, stream);
+            gradients.push_back(memory.back().view());
           }
           ok(cudaMemsetAsync(gradients.back().data(), 0, static_cast<std::size_t>(gradients.back().bytes()), stream));
         }
         for (int step = 0; step < kSteps; ++step) {
           if (step == kSteps - 1) {
-            barrier();
-            if (rank() == 0) calls_before = emulated::collective_calls().size();
-            barrier();
+            together(0, [&] { calls_before = emulated::collective_calls().size(); });
           }
           std::vector<Handle> handles;
           for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -97,11 +97,7 @@ void a_step_of_resnet50(bool in_arena) {
         if (in_arena) {
           EXPECT_EQ(kolo::detail::counters().device_bytes_packed, 0U);
         }
-      },
-      Options{}
-          .with_setting("KOLO_TIMEOUT_S", "300")
-          .with_setting("KOLO_FUSION_THRESHOLD", std::to_string(threshold))
-          .with_setting("KOLO_GPU_DIRECT_BYTES", std::to_string(direct)));
+      });
 
   const std::vector<emulated::CallRecord> all = emulated::collective_calls();
   std::size_t reductions = 0;

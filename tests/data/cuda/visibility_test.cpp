@@ -104,15 +104,6 @@ class VisibleDevices : public CudaTest {
     }
     return numbers;
   }
-  static std::string refused(const std::function<void()>& call, ErrorCode code) {
-    try {
-      call();
-    } catch (const Error& error) {
-      EXPECT_EQ(to_string(error.code()), to_string(code)) << error.what();
-      return error.status().message();
-    }
-    return "not refused";
-  }
 };
 
 std::string digits_of(const std::string& uuid) {
@@ -150,13 +141,13 @@ TEST_F(VisibleDevices, RanksBindToWhatEveryArrangementShows) {
         [&] {
           if (visible == 0) {
             EXPECT_EQ(
-                refused([] { bind(); }, ErrorCode::unsupported),
+                sentence_of(ErrorCode::unsupported, [] { bind(); }),
                 "there is no CUDA device: no CUDA-capable device is detected (CUDA_VISIBLE_DEVICES is \"\": it is "
                 "set and empty, and CUDA then shows none)");
             return;
           }
           if (visible > 1 && rank() >= visible) {
-            EXPECT_EQ(refused([] { bind(); }, ErrorCode::unsupported),
+            EXPECT_EQ(sentence_of(ErrorCode::unsupported, [] { bind(); }),
                       "rank " + std::to_string(rank()) + " of this machine has no device: only " +
                           std::to_string(visible) + " are visible (CUDA_VISIBLE_DEVICES is \"" + list +
                           "\"); KOLO_SHARE_DEVICE=1 lets ranks share them");
@@ -178,19 +169,11 @@ TEST_F(VisibleDevices, RanksReduceOnDevicesInAnyOrder) {
   for (const Numbers& numbers : {Numbers{3, 2, 1, 0}, Numbers{1, 3, 0, 2}}) {
     show(by_uuid(numbers));
     show_in_cuda(numbers);
-    run_local(
-        kMachine,
-        [] {
-          bind();
-          const RankStream stream;
-          DeviceTensor x(DType::float32, 100, stream);
-          x.write(elements_of(DType::float32, 100, [](std::int64_t i) { return i + rank(); }));
-          Handle handle = allreduce_async("x", x.view());
-          follow(handle, stream);
-          EXPECT_EQ(x.read(), elements_of(DType::float32, 100, [](std::int64_t i) { return 4 * i + 6; }));
-          handle.wait();
-        },
-        options());
+    on_devices(kMachine, options(), [](const RankStream& stream) {
+      DeviceTensor x(DType::float32, 100, stream, [](std::int64_t i) { return i + rank(); });
+      EXPECT_EQ(result_of(allreduce_async("x", x.view()), x),
+                elements_of(DType::float32, 100, [](std::int64_t i) { return 4 * i + 6; }));
+    });
   }
 }
 
@@ -204,7 +187,7 @@ TEST_F(VisibleDevices, OneDeviceForAllRanksIsRefusedWhenTheyMeet) {
         const RankStream stream;
         DeviceTensor x(DType::float32, 4, stream);
         x.write(Bytes(16));
-        EXPECT_EQ(refused([&] { allreduce("x", x.view()); }, ErrorCode::unsupported),
+        EXPECT_EQ(sentence_of(ErrorCode::unsupported, [&] { allreduce("x", x.view()); }),
                   "ranks 0 and 1 use the same GPU: give each rank one of its own (kolo::cuda::bind does), or set "
                   "KOLO_SHARE_DEVICE=1");
         stream.synchronize();
@@ -359,7 +342,7 @@ TEST_F(VisibleDevices, EveryFailureOfTheDriverIsAnError) {
                           "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"};
   const auto fails = [](const char* call, const std::string& whose) {
     emulated::nvml_machine().fails = call;
-    EXPECT_EQ(refused([] { static_cast<void>(devices()); }, ErrorCode::unsupported),
+    EXPECT_EQ(sentence_of(ErrorCode::unsupported, [] { static_cast<void>(devices()); }),
               std::string(call) + " failed" + whose + ": Unknown Error");
     EXPECT_EQ(emulated::nvml_sessions(), 0) << call;
   };
@@ -398,12 +381,10 @@ TEST_F(VisibleDevices, OptionsWinOverTheEnvironmentForAllRanks) {
 
 TEST_F(VisibleDevices, OptionsMustBeRight) {
   const auto said = [](const std::string& list, ErrorCode code = ErrorCode::invalid_setting) {
-    return refused(
-        [&] {
-          run_local(
-              2, [] {}, options().with_visible_devices(list));
-        },
-        code);
+    return sentence_of(code, [&] {
+      run_local(
+          2, [] {}, options().with_visible_devices(list));
+    });
   };
   const std::string neither = "is neither the number of a GPU nor the beginning of a UUID (GPU-..., MIG-...)";
   EXPECT_EQ(said("0,4"), "Options::visible_devices is \"0,4\", but \"4\" names no device: this machine has 4 GPUs");
@@ -460,12 +441,10 @@ TEST_F(VisibleDevices, OptionsComeBeforeCudaStarts) {
   const std::string so = "make the context before the program's first call of CUDA, or set that variable before the "
                          "program starts";
   const auto said = [](const std::string& list) {
-    return refused(
-        [&] {
-          run_local(
-              2, [] {}, options().with_visible_devices(list));
-        },
-        ErrorCode::invalid_setting);
+    return sentence_of(ErrorCode::invalid_setting, [&] {
+      run_local(
+          2, [] {}, options().with_visible_devices(list));
+    });
   };
   EXPECT_EQ(said("0"), "Options::visible_devices is \"0\", but CUDA has started in this process already, and looks at "
                        "CUDA_VISIBLE_DEVICES no more (it is \"" +
