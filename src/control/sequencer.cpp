@@ -151,7 +151,7 @@ struct Sequencer::Impl {
   void depart(std::int32_t rank) {
     departures.go(rank);
     for (auto& [number, set] : sets.all()) {
-      if (std::binary_search(set.members.begin(), set.members.end(), rank)) batches.desert(set);
+      if (std::binary_search(set.members.begin(), set.members.end(), rank)) batches.give_up(set);
     }
     questions.fail_questions();
   }

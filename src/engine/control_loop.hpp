@@ -11,7 +11,7 @@
 // from its beginning to its end. This rank therefore makes no call without a name while it is absent, and the end of
 // the join sets the number of the next call, which the log gives. Other threads' blocking calls wait for the join;
 // asynchronous ones fail, and so does what is submitted by name. In a batch without this rank its part of the data
-// plane moves on as any other, with neutral elements for inputs (joins.hpp): peers see no difference.
+// plane moves on as any other, with neutral elements for inputs (sets.hpp): peers see no difference.
 //
 // The driver's, but for the mailbox.
 #pragma once

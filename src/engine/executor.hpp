@@ -29,7 +29,7 @@ namespace kolo::engine {
 /// The absent ranks of a batch to which not all ranks of the set contribute.
 struct Absence {
   std::size_t uncounted = 0;  ///< ranks that averages are not over
-  bool is_own = false;        ///< this rank is one that contributes nothing: its members are neutral (joins.hpp)
+  bool is_own = false;        ///< this rank is one that contributes nothing: its members are neutral (sets.hpp)
 };
 
 /// A batch under way. Reused, so that a steady step allocates nothing.

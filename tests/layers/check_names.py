@@ -23,10 +23,7 @@ SAME_FILES = {
     "C's functions, and what they are about": ["lightgbm"],
     "LibTorch's part of the API, and the same of the library": ["collectives"],
     "one implements the interface that the other declares": ["device"],
-    "one writes lines or reads them, the other is what ranks agree on": ["fields", "log"],
     "the message of a rank, of the engine, and of a client": ["messages"],
-    "each party's part of one protocol: the engine, participants, the sequencer": [
-        "joins", "sequence", "set", "request", "handshake"],
     "the ranks agree on something: names, requests, gradients": ["agreement"],
     "ranks of a mesh, and messages between any two": ["mesh"],
 }
@@ -36,7 +33,7 @@ SAME_TYPES = {
     "a word that is always said with its class or namespace": [
         "Direction", "Kind", "Place", "Progress", "Stage", "Start", "State", "Writer"],
     "each party's part of one protocol: the engine, participants, relays, the sequencer": [
-        "Departures", "Joins", "Request", "Sequence", "Set", "Tensor"],
+        "Departures", "Request", "Sequence", "Set", "Tensor"],
     "the same on a CPU, on a GPU and in a file, which no file uses together": [
         "Carrier", "Chunk", "Exchange", "Half", "Part", "Piece", "Reduction", "Region", "Scaling", "Segment"],
     "bytes between two ranks, and between processes that meet": ["Frame", "Record"],

@@ -51,7 +51,9 @@ kolo::Options options_of(const World& world) {
 
 class Messages : public testing::TestWithParam<World> {
  protected:
-  static void run(const std::function<void()>& body) { run(body); }
+  static void run(const std::function<void()>& body) {
+    kolo::run_local(GetParam().ranks, body, options_of(GetParam()));
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Worlds, Messages,
                          testing::Values(World{1, 0, "8K-"}, World{2, 0, "8K-"}, World{2, 0, "none"},

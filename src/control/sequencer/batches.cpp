@@ -128,9 +128,9 @@ std::int32_t Batches::awaited(const Set& set, const Tensor& newest) {
 
 // ---------------------------------------------------------------- what never will be one
 
-void Batches::desert(Set& set) {
+void Batches::give_up(Set& set) {
   set.has_gone = true;
-  calls_.desert(set);
+  calls_.give_up(set);
   for (const Queued& item : set.queue.take_all()) {  // there is no plan, because one of its ranks has left
     if (item.calls) continue;
     tensors_[item.which].ready = false;

@@ -69,7 +69,7 @@ class Batches {
   /// backends have.
   void flush_out(Set& set);
   /// A member is gone: requests of the set that are not in the log cannot run any more.
-  void desert(Set& set);
+  void give_up(Set& set);
 
   /// Whether a ready request waits for a batch to complete.
   [[nodiscard]] bool waits_for_completion() const;

@@ -63,7 +63,7 @@ void CallOrder::cut_sequence(Set& set, Round last, Round passed) {
   end_sequence(set);
 }
 
-void CallOrder::desert(Set& set) {
+void CallOrder::give_up(Set& set) {
   set.sequence.drop();
   end_sequence(set);
 }

@@ -34,7 +34,7 @@ class CallOrder {
   /// A member leaves: calls after `last` cannot run, and all up to `passed` are over.
   void cut_sequence(Set& set, core::Round last, core::Round passed);
   /// A member is gone: calls that are not in the log cannot run.
-  void desert(Set& set);
+  void give_up(Set& set);
 
  private:
   /// Appends `SequenceEnded` if a member has made a call that will never be complete.

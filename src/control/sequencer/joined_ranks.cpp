@@ -96,7 +96,7 @@ void JoinedRanks::end_join_without(Set& set) {
   ending_.erase(std::remove(ending_.begin(), ending_.end(), set.number), ending_.end());
   const std::vector<std::int32_t> absent = departures_.departed_of(set.members);
   naming_.fail_newcomers(set.number);
-  batches_.desert(set);
+  batches_.give_up(set);
   const Leavers culprits = departures_.first_of(absent);
   const std::string why =
       culprits.first.empty() ? nothing_more(departures_.first()) : endless(join_of(set.words), culprits);
