@@ -302,8 +302,9 @@ TEST(AtTheCall, Names) {
         {"", empty},
         {"kolo.x", "the name \"kolo.x\" is reserved: names that begin with \"kolo.\" are Kolo's own"},
         {std::string(65537, 'n'), "a name of 65537 bytes is too long; the longest has 65536"}};
+    const kolo::Group world = kolo::world();
     for (const auto& [name, sentence] : wrong) {
-      const kolo::Where where{kolo::world(), name};
+      const kolo::Where where{world, name};
       for (const Call& call : {sum, gather, Call::barrier(), Call::grouped(kolo::Span<const Call>(&sum, 1))}) {
         EXPECT_EQ(refused([&, &where = where] { kolo::run(where, call); }), sentence);
         EXPECT_EQ(refused([&, &where = where] { (void)kolo::start(where, call); }), sentence);
