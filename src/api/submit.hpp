@@ -32,7 +32,8 @@ std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, 
 /// program's calls. One thread at a time makes them, and holds this lock. Throws Error (invalid_argument) inside a
 /// callback.
 [[nodiscard]] base::Mutex& lock_of_own_calls(const Group& group);
-/// As `run`, under a name that begins with "kolo.". The caller holds the lock. Returns the call's result, if it owns one.
+/// As `run`, under a name that begins with "kolo.". The caller holds the lock. Returns the call's result, if it owns
+/// one.
 Tensor run_own(const Group& group, std::string_view name, const Call& call);
 
 }  // namespace kolo::api

@@ -60,7 +60,8 @@ inline void process_fence(std::memory_order order) noexcept {
 }
 
 /// A memory barrier that one thread makes all others execute, also in other processes (membarrier(2)). The side that
-/// runs often then needs no barrier of its own. This makes the process take part. False: the system does not support it. Any thread, any number of times.
+/// runs often then needs no barrier of its own. This makes the process take part. False: the system does not support
+/// it. Any thread, any number of times.
 [[nodiscard]] bool join_process_barriers() noexcept;
 
 /// Every thread of a process that takes part executes a full barrier between the beginning of this call and its end:

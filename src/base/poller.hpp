@@ -51,8 +51,8 @@ class Poller {
   UniqueFd fd_;
 };
 
-/// A wake-up descriptor: one thread sleeps on it with a Poller, and any thread (or process that inherited it) signals it.
-/// Not inherited by exec; never blocks. `signal` and `drain` may be called from any thread.
+/// A wake-up descriptor: one thread sleeps on it with a Poller, and any thread (or process that inherited it) signals
+/// it. Not inherited by exec; never blocks. `signal` and `drain` may be called from any thread.
 class EventFd {
  public:
   /// Throws Error(transport).

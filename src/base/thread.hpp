@@ -57,9 +57,9 @@ class LeavableThread {
 /// alone.
 [[nodiscard]] bool run_within(Duration patience, std::string_view what, std::function<void()> body);
 
-/// A deadline for a library's call that has none: ends the process if this object lives longer than `patience`: writes `last_words` to stderr and exits with `status`,
-/// without destructors and exit handlers, which might hang as well. If the system cannot start a thread, there is no
-/// deadline.
+/// A deadline for a library's call that has none: ends the process if this object lives longer than `patience`: writes
+/// `last_words` to stderr and exits with `status`, without destructors and exit handlers, which might hang as well. If
+/// the system cannot start a thread, there is no deadline.
 class Watchdog {
  public:
   Watchdog(Duration patience, std::string last_words, int status);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks what comes from C, makes C++ values of it, and gives C what it gets. All throw Error (invalid_argument) with what would be right.
+// Checks what comes from C, makes C++ values of it, and gives C what it gets. All throw Error (invalid_argument) with
+// what would be right.
 #pragma once
 
 #include <chrono>

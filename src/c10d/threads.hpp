@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads on which futures complete, and objects that a forked process inherits. What a program has hung on a future may
-// take long, and may wait for another future; so there is always one more thread than tasks that run, as long as there is something to do.
+// Threads on which futures complete, and objects that a forked process inherits. What a program has hung on a future
+// may take long, and may wait for another future; so there is always one more thread than tasks that run, as long as
+// there is something to do.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,8 @@ class Threads {
 };
 
 /// Objects that a process inherits when it is forked, as data loaders' workers do. Their threads and their place in the
-/// job are the parent's: in the child their destructors do nothing. This is a member of such an object. Any thread may ask.
+/// job are the parent's: in the child their destructors do nothing. This is a member of such an object. Any thread may
+/// ask.
 class Origin {
  public:
   Origin() noexcept : forks_(forks()) {}

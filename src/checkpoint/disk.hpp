@@ -87,8 +87,8 @@ class NewFolder {
   File lock_;
 };
 
-/// Reads, decodes and checks the index of a checkpoint, in its folder. Memory is taken once its beginning has been checked. Throws `Error` (io) with the path
-/// of the file. `text`: what was read.
+/// Reads, decodes and checks the index of a checkpoint, in its folder. Memory is taken once its beginning has been
+/// checked. Throws `Error` (io) with the path of the file. `text`: what was read.
 [[nodiscard]] Index read_index(const std::string& folder, std::string& text);
 
 /// The names of all files of the checkpoint. Throws as `read_index`.

@@ -192,8 +192,8 @@ struct Answer {
 //              of that rank would.
 //   going on   A rank of which a later operation succeeds takes that back (`by` is -1). What ends it after that is no
 //              consequence.
-//   following  The sequencer accepts it only if `by` has left in its log and `rank` has not. The cause of `rank` is then
-//              the cause of `by`, or `by` itself. It is fixed when the rank leaves. A chain therefore goes
+//   following  The sequencer accepts it only if `by` has left in its log and `rank` has not. The cause of `rank` is
+//              then the cause of `by`, or `by` itself. It is fixed when the rank leaves. A chain therefore goes
 //              from later entries of the log to earlier ones, has no circle, and has one first rank; of ranks that
 //              leave independently of each other, each is its own.
 //   told       `RankDeparted` has the first cause, so that messages to and from the rank fail with it. The sentences of

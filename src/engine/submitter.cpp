@@ -191,9 +191,9 @@ bool Submitter::take_shortcut(SetState& set, Sequence::Reservation& reserved, co
 
 /// How a blocking call that may avoid the log waits for its peers (control/shortcut.hpp). First the caller polls the
 /// peers' words without touching the engine: for as long as a rank with a CPU of its own needs, or until the ranks that
-/// share this CPU have run. After that a peer may wait for this engine (an asynchronous operation, a leader's relaying),
-/// so the caller drives the engine while it polls, if no other thread drives. When its patience is over, it demotes the
-/// call to the log, where waits sleep, have a deadline, and name the missing ranks.
+/// share this CPU have run. After that a peer may wait for this engine (an asynchronous operation, a leader's
+/// relaying), so the caller drives the engine while it polls, if no other thread drives. When its patience is over, it
+/// demotes the call to the log, where waits sleep, have a deadline, and name the missing ranks.
 Verdict Submitter::await_verdict(control::Shortcut& shortcut) {
   const auto is_decided = [&shortcut] { return shortcut.look() != Verdict::undecided; };
   base::Waiter waiter(engine_.wait_policy);

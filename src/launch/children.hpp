@@ -58,8 +58,9 @@ class TakenSignals {
 /// Whether the signal ends a job.
 [[nodiscard]] bool is_end(int signal) noexcept;
 
-/// Processes that ranks have started and not ended. While this object exists, this process becomes the parent of its descendants whose parents end. (If a rank is a
-/// shell script, a signal ends the shell, but not the program that the shell runs.)
+/// Processes that ranks have started and not ended. While this object exists, this process becomes the parent of its
+/// descendants whose parents end. (If a rank is a shell script, a signal ends the shell, but not the program that the
+/// shell runs.)
 class AdoptedProcesses {
  public:
   /// Children that exist already do not count. Throws Error (transport).

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state of the public `kolo::MeetingPlace`, its text form in KOLO_STORE, and the store in a file that all ranks see.
+// The state of the public `kolo::MeetingPlace`, its text form in KOLO_STORE, and the store in a file that all ranks
+// see.
 #pragma once
 
 #include <cstdint>

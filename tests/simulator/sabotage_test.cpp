@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Is the checker awake? Bugs of the protocol are planted one by one between the machines, and the checker must name each.
-// The same worlds without the bug are clean.
+// Is the checker awake? Bugs of the protocol are planted one by one between the machines, and the checker must name
+// each. The same worlds without the bug are clean.
 #include <algorithm>
 #include <cstdint>
 #include <map>
