@@ -24,7 +24,7 @@ def main():
     of_cpp = re.compile(r"((typeinfo|typeinfo name|vtable) for )?(non-virtual thunk to )?.*?\bkolo::")
     strangers = {name for name in exported - of_c if not of_cpp.match(name)}
     called = {name for program in ("arguments.c", "mpi.c")
-              for name in re.findall(r"\bkolo_\w+(?=\()", (repository / "tests/c" / program).read_text(encoding="utf-8"))}
+              for name in re.findall(r"\bkolo_\w+(?=[(,])", (repository / "tests/c" / program).read_text(encoding="utf-8"))}
     wrong = [(declared - of_c, "declared, and not exported"), (of_c - declared, "exported, and not declared"),
              (strangers, "exported, and none of Kolo's"), (declared - called - NOT_WRONG, "not called with wrong arguments")]
     for names, what in wrong:
