@@ -330,7 +330,8 @@ void Leader::want_wake(std::optional<core::SetId> set) {
   }
   for (const std::size_t child : *children) {
     if (child >= wake_.size()) break;  // nodes below this one
-    wake_[child] = wake_wanted_ = true;
+    wake_[child] = 1;
+    wake_wanted_ = true;
   }
 }
 
