@@ -29,8 +29,9 @@
 
 namespace kolo::engine {
 
-/// A rank's state of a process set of which it is a member: the members, the names that it has used there, and its calls
-/// without a name. A `Group` points to it. Exists as long as something refers to it, perhaps only an operation's entry. Any thread.
+/// A rank's state of a process set of which it is a member: the members, the names that it has used there, and its
+/// calls without a name. A `Group` points to it. Exists as long as something refers to it, perhaps only an operation's
+/// entry. Any thread.
 class SetState : public std::enable_shared_from_this<SetState> {
  public:
   SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members, std::string its_words,
