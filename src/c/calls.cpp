@@ -105,6 +105,8 @@ Call owning_call(const kolo_call& from) {
 Call call_into(const kolo_call& from) {
   const auto splits = given_list(from.splits, from.split_count, "the list of splits");
   const bool in_place = from.in != nullptr && from.out != nullptr && is_same(*from.in, *from.out);
+  // If both are missing, the error names the input. (Compilers choose in which order they evaluate arguments.)
+  if (from.collective != KOLO_SCATTER && from.collective != KOLO_BARRIER) given(from.in, "the input");
   const auto in = [&] { return given_view(from.in, "the input"); };
   const auto out = [&] { return given_view(from.out, "the output"); };
   switch (from.collective) {

@@ -237,6 +237,7 @@ static void options(kolo_group* world) {
   WRONG(call(world, NULL, NULL, __VA_ARGS__), "the input is NULL")
 #define NEEDS_OUTPUT(call, ...)                                                                                        \
   NEEDS_INPUT(call, &out, __VA_ARGS__);                                                                                \
+  WRONG(call(world, NULL, NULL, NULL, __VA_ARGS__), "the input is NULL");                                              \
   WRONG(call(world, NULL, &tensor, NULL, __VA_ARGS__), "the output is NULL")
 
 static void collectives(kolo_group* world) {
