@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What run_local and run_forked have in common: they run the body of a rank.
+// Runs the body of a rank, for run_local and run_forked, and tells how it failed.
 #pragma once
 
 #include <exception>

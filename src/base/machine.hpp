@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the language does not say of the machine: cache lines and pages, pauses, order between processes.
+// What C++ does not offer of the machine: cache lines, pages, pauses in waiting loops, order between processes.
 #pragma once
 
 #include <atomic>

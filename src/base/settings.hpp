@@ -35,7 +35,7 @@ enum class Transport : std::uint8_t { automatic, ucx, mpi };
 /// "auto", "ucx", "mpi".
 std::string_view to_string(Transport transport) noexcept;
 
-/// What KOLO_CHECK_REPLICAS says: when the parameters of optimizers are compared over the ranks, and which.
+/// The value of KOLO_CHECK_REPLICAS: when ranks compare the parameters of their optimizers, and which they leave out.
 struct ReplicaSetting {
   /// -1: never; 0: before the first step; N: also after every N-th step.
   std::int64_t interval = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads on which futures complete, and objects that a forked process inherits. What a program has hung on a future
-// may take long, and may wait for another future; so there is always one more thread than tasks that run, as long as
-// there is something to do.
+// Threads on which futures complete, and objects that a forked process inherits. A program's callback of a future may
+// take long, and may wait for another future. While there is work, there is therefore always one more thread than tasks
+// that run.
 #pragma once
 
 #include <cstdint>

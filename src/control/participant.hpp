@@ -189,11 +189,11 @@ class Participant {
   /// Asks for a set of these ranks, in this order; this rank is one of them. No request of the same ranks and name may
   /// be in flight. Its number ends with the request.
   NameId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
-  /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The
+  /// This rank submits nothing more in the set until all members have joined. Requests in flight there go on. The
   /// number ends with the join. `calls`: the number of its last call without a name, if that has avoided the log.
   /// `counts`: averages still count this rank.
   NameId join(core::SetId set, core::Round calls = 0, bool counts = false);
-  /// This rank submits nothing more in the set. Once. What is in flight there goes on, and the set exists until then.
+  /// This rank submits nothing more in the set. Once. Requests in flight there go on, and the set exists until they end.
   void drop(core::SetId set);
   /// One more batch of the set is complete here. (A set is not gone while it has open batches.)
   void completed(core::SetId set);

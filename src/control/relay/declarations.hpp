@@ -16,7 +16,7 @@
 
 namespace kolo::control::relay {
 
-/// What a relay knows of a submission that it hears.
+/// A submission as a relay hears it from a child.
 struct Voice {
   std::int32_t rank = -1;  ///< the last rank of those below the child; -1: the child does not know
   std::uint64_t pass = 0;  ///< in which it is heard, from 1
