@@ -193,7 +193,7 @@ class Participant {
   /// number ends with the join. `calls`: the number of its last call without a name, if that has avoided the log.
   /// `counts`: averages still count this rank.
   NameId join(core::SetId set, core::Round calls = 0, bool counts = false);
-  /// This rank submits nothing more in the set. Once. Requests in flight there go on, and the set exists until they end.
+  /// This rank submits nothing more in the set. Once. Requests in flight there go on, and the set lasts until they end.
   void drop(core::SetId set);
   /// One more batch of the set is complete here. (A set is not gone while it has open batches.)
   void completed(core::SetId set);
