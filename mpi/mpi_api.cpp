@@ -8,13 +8,12 @@
 #include <thread>
 #include <utility>
 
-#include <kolo/detail/names.hpp>
 #include <kolo/error.hpp>
 
 #include "base/clock.hpp"
 #include "base/cpu.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 namespace {
 
 void check(int code, const std::string& call) {
@@ -29,7 +28,6 @@ void check(int code, const std::string& call) {
 // By ThreadLevel.
 const std::array<int, 4> kThreadLevels{MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
                                        MPI_THREAD_MULTIPLE};
-constexpr std::array<std::string_view, 4> kThreadLevelNames{"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
 
 ThreadLevel from_mpi(int level) {
   const auto* const found = std::find(kThreadLevels.begin(), kThreadLevels.end(), level);
@@ -63,8 +61,6 @@ bool poll_until(base::Time until, const std::function<bool()>& done) {
   }
   return true;
 }
-
-std::string_view to_string(ThreadLevel level) noexcept { return detail::name_of(kThreadLevelNames, level); }
 
 bool is_initialized() {
   int flag = 0;
@@ -111,7 +107,10 @@ std::string library_version() {
   check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
   std::string version(text, static_cast<std::size_t>(length));
   version.resize(std::min(version.find_first_of(",\n"), version.size()));
-  std::replace(version.begin(), version.end(), '\t', ' ');  // MPICH's text is a table
+  // MPICH's text is a table.
+  std::replace(version.begin(), version.end(), '\t', ' ');
+  const auto both_blank = [](char a, char b) { return a == ' ' && b == ' '; };
+  version.erase(std::unique(version.begin(), version.end(), both_blank), version.end());
   return version;
 }
 
@@ -279,4 +278,4 @@ const std::vector<Requests::Completed>& Requests::test() {
   return completed_;
 }
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

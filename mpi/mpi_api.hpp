@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All MPI calls that Kolo makes. Results are checked; a failure throws Error(transport), which names the call and has
-// MPI's own text. Nothing here makes decisions. Only files of mpi/ and its tests include this header, because it
-// includes <mpi.h>.
+// MPI's own text. Nothing here makes decisions. Only files of mpi/ and its tests include this header, which is of one
+// ABI.
 #pragma once
-
-#include <mpi.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "mpi/library/abi.hpp"
+#include "mpi/mpi_calls.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 
 /// The most bytes of one MPI call; longer data takes several calls. (Counts in MPI 3 are ints.)
 inline constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 30;
@@ -25,21 +24,14 @@ inline constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 30;
 /// Calls `done`, which lets MPI work, until it returns true or the time has come. Returns its last result.
 bool poll_until(base::Time until, const std::function<bool()>& done);
 
-enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
-std::string_view to_string(ThreadLevel level) noexcept;  ///< "SINGLE", ...
-
-// The next four functions may be called at any time, from any thread.
+// Described in library/abi.hpp.
 [[nodiscard]] bool is_initialized();
 [[nodiscard]] bool is_finalized();
-[[nodiscard]] ThreadLevel thread_level();  ///< between MPI_Init and MPI_Finalize
-[[nodiscard]] bool is_main_thread();       ///< whether this thread initialised MPI; also between the two
-
-/// Returns what MPI provides, which may be less or more.
+[[nodiscard]] ThreadLevel thread_level();
+[[nodiscard]] bool is_main_thread();
 ThreadLevel initialize(ThreadLevel wanted);
-void finalize();
-/// Lets MPI work until all ranks of the world have called this, or the time has come; it must not be called again then.
 void meet_world(base::Time until);
-/// "Open MPI v4.1.4": the first line of the library's own text, up to the first comma.
+void finalize();
 [[nodiscard]] std::string library_version();
 
 /// Whether the communicator joins two groups.
@@ -147,4 +139,4 @@ class Requests {
   std::vector<MPI_Status> statuses_;  // likewise
 };
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

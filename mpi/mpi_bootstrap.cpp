@@ -14,7 +14,7 @@
 #include "mpi/mpi_inter_node.hpp"
 #include "transport/polled_inter_node.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 namespace {
 
 void require_usable_mpi() {
@@ -60,10 +60,6 @@ std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::D
   return std::make_unique<MpiBootstrap>(std::make_unique<MpiExchange>(duplicate(theirs, patience)), std::move(joiner));
 }
 
-std::unique_ptr<MpiBootstrap> MpiBootstrap::of_world(NodeJoiner joiner, base::Duration patience) {
-  return borrow(MPI_COMM_WORLD, std::move(joiner), patience);
-}
-
 MpiBootstrap::MpiBootstrap(std::unique_ptr<MpiExchange> exchange, NodeJoiner joiner)
     : exchange_(std::move(exchange)), rank_(exchange_->rank()), size_(exchange_->size()), joiner_(std::move(joiner)) {}
 
@@ -104,4 +100,4 @@ std::string MpiBootstrap::describe() const {
   return "MPI (" + library_version() + ", thread level " + std::string(to_string(thread_level())) + ")";
 }
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks find one another by MPI. This header does not include <mpi.h>.
+// Ranks find one another by MPI.
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
+#include "mpi/abi/mpi.hpp"
+#include "mpi/library/abi.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 
 class MpiExchange;
-
-/// Makes the node's shared memory, given a bootstrap whose `exchange` works. Another module implements it.
-using NodeJoiner = std::function<std::shared_ptr<transport::NodeLink>(
-    bootstrap::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key,
-    base::Duration patience)>;
 
 /// MPI must be initialised, and must outlive this object and the transports that it made. MPI's thread level decides
 /// two things.
@@ -31,8 +27,6 @@ using NodeJoiner = std::function<std::shared_ptr<transport::NodeLink>(
 /// threads. Below that Kolo does not call MPI once the start is over (`close`).
 class MpiBootstrap final : public bootstrap::Bootstrap {
  public:
-  /// All ranks of the job: `borrow(MPI_COMM_WORLD)`, see mpi_borrow.hpp.
-  static std::unique_ptr<MpiBootstrap> of_world(NodeJoiner joiner, base::Duration patience);
   MpiBootstrap(std::unique_ptr<MpiExchange> exchange, NodeJoiner joiner);
   ~MpiBootstrap() override;
 
@@ -54,4 +48,4 @@ class MpiBootstrap final : public bootstrap::Bootstrap {
   NodeJoiner joiner_;
 };
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

@@ -3,13 +3,12 @@
 // Makes a communicator of the program's a world.
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 
 #include "mpi/mpi_bootstrap.hpp"
+#include "mpi/mpi_calls.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 
 /// Collective over `theirs`. It is duplicated, so that Kolo's messages do not meet the program's. Throws Error:
 /// transport if MPI is not initialised, is finalised, or fails, or if not all ranks come within `patience` (the
@@ -17,4 +16,4 @@ namespace kolo::mpi {
 /// not call MPI; invalid_argument for MPI_COMM_NULL and intercommunicators.
 std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience);
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

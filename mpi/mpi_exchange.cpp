@@ -13,7 +13,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "mpi/mpi_api.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 namespace {
 
 constexpr int kTag = 0;
@@ -184,4 +184,4 @@ std::string MpiExchange::text(const Incoming& incoming) {
   return {reinterpret_cast<const char*>(incoming.memory), incoming.complete ? incoming.length : 0};
 }
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

@@ -5,8 +5,6 @@
 // never freed, and MPI must not be finalised.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,7 +14,7 @@
 #include "base/clock.hpp"
 #include "mpi/mpi_inter_node.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 
 /// Checks that all ranks of `theirs`, a communicator of the program's or the world, have come. Collective. If ranks
 /// have not come for `patience` after `begun`, the others throw Error (transport), which names them. `label` names the
@@ -74,4 +72,4 @@ class MpiExchange {
   std::vector<Incoming> receipts_;                      // rank 0's: of the last answer
 };
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

@@ -10,7 +10,7 @@
 
 #include "base/check.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 namespace {
 
 constexpr int kIndexBits = 32;
@@ -149,4 +149,4 @@ void MpiInterNode::look() {
   }
 }
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

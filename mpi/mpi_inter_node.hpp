@@ -15,7 +15,7 @@
 #include "transport/inter_node.hpp"
 #include "transport/staging.hpp"
 
-namespace kolo::mpi {
+namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 
 class MpiInterNode final : public transport::InterNode {
  public:
@@ -81,4 +81,4 @@ class MpiInterNode final : public transport::InterNode {
   transport::Staging staging_;
 };
 
-}  // namespace kolo::mpi
+}  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

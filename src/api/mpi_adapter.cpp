@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifdef KOLO_HAS_MPI
-
 #include <kolo/mpi.hpp>
 
 #include "api/access.hpp"
 #include "api/assemble.hpp"
 #include "api/launch.hpp"
-#include "mpi/mpi_borrow.hpp"
+#include "base/settings.hpp"
+#include "mpi/library/opening.hpp"
 
 namespace kolo::mpi {
+namespace {
 
-Bootstrap bootstrap(MPI_Comm communicator) {
+Bootstrap borrowed(const Abi& its, const void* communicator) {
+  const Abi& abi = open_for(its, base::process_environment());
   return Bootstrap(std::make_unique<detail::BootstrapHolder>(
-      borrow(communicator, api::join_node_of_processes, api::connect_patience({}))));
+      abi.borrow(communicator, api::join_node_of_processes, api::connect_patience({}))));
 }
 
-}  // namespace kolo::mpi
+}  // namespace
 
-#endif
+Bootstrap bootstrap(ompi_communicator_t* communicator) { return borrowed(openmpi::abi, &communicator); }
+Bootstrap bootstrap(int communicator) { return borrowed(mpich::abi, &communicator); }
+Bootstrap bootstrap(MPI_ABI_Comm* communicator) { return borrowed(standard::abi, &communicator); }
+
+}  // namespace kolo::mpi

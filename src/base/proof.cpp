@@ -1,38 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/proof.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <limits>
 
-#include <kolo/error.hpp>
-
-#include "base/check.hpp"
+#include "base/sha256.hpp"
 #include "base/system_error.hpp"
 
 namespace kolo::base {
 
-Word prove(std::string_view key, std::string_view text) {
-  KOLO_CHECK(key.size() <= std::size_t{std::numeric_limits<int>::max()}) << "a key of " << key.size() << " bytes";
-  Word proof{};
-  unsigned length = 0;
-  // With a null pointer HMAC would use the key of the call before.
-  const char* bytes = key.empty() ? "" : key.data();
-  const unsigned char* made =
-      ::HMAC(::EVP_sha256(), bytes, static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
-             text.size(), proof.data(), &length);
-  if (made == nullptr || length != proof.size()) {
-    throw Error(ErrorCode::transport, "libcrypto cannot compute HMAC-SHA-256, which proves that a rank is of this job");
+Word prove(std::string_view key, std::string_view text) noexcept {
+  // RFC 2104: H(K xor opad, H(K xor ipad, text)).
+  std::array<char, Sha256::kBlockBytes> inner{};
+  if (key.size() > inner.size()) {
+    Sha256 hash;
+    hash.add(key);
+    const Sha256::Digest digest = hash.digest();
+    std::copy(digest.begin(), digest.end(), inner.begin());
+  } else {
+    std::copy(key.begin(), key.end(), inner.begin());
   }
-  return proof;
+  std::array<char, Sha256::kBlockBytes> outer = inner;
+  for (char& byte : inner) byte ^= 0x36;
+  for (char& byte : outer) byte ^= 0x5c;
+
+  Sha256 inner_hash;
+  inner_hash.add({inner.data(), inner.size()});
+  inner_hash.add(text);
+  Sha256 outer_hash;
+  outer_hash.add({outer.data(), outer.size()});
+  outer_hash.add(bytes_of(inner_hash.digest()));
+  return outer_hash.digest();
 }
 
-bool equal_words(const Word& a, const Word& b) noexcept { return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+bool equal_words(const Word& a, const Word& b) noexcept {
+  // Every byte is looked at. Volatile: a compiler that sees that the rest cannot matter may not leave it out.
+  volatile std::uint8_t difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference = static_cast<std::uint8_t>(difference | (a[i] ^ b[i]));
+  return difference == 0;
+}
 
 Word random_word() {
   Word word{};

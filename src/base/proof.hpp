@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only user of libcrypto: proves that a process knows the job's key without sending the key.
+// Proves that a process knows the job's key without sending the key.
 #pragma once
 
 #include <array>
@@ -12,9 +12,8 @@ namespace kolo::base {
 
 using Word = std::array<std::uint8_t, 32>;
 
-/// HMAC-SHA-256. An empty key proves nothing, because every process knows it. Throws Error (transport) when libcrypto
-/// fails.
-[[nodiscard]] Word prove(std::string_view key, std::string_view text);
+/// HMAC-SHA-256 (RFC 2104). An empty key proves nothing, because every process knows it.
+[[nodiscard]] Word prove(std::string_view key, std::string_view text) noexcept;
 
 /// Takes the same time wherever the two differ (constant-time comparison).
 [[nodiscard]] bool equal_words(const Word& a, const Word& b) noexcept;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifdef KOLO_HAS_MPI
-
 #include <memory>
 
 #include <kolo/context.hpp>
@@ -12,9 +10,12 @@
 #include "c/objects.hpp"
 #include "c/starting.hpp"
 
+namespace {
+
 using namespace kolo::c;
 
-kolo_status kolo_init_mpi(MPI_Comm communicator, const kolo_init_options* options, kolo_context** context) {
+template <class Communicator>
+kolo_status init_over(Communicator communicator, const kolo_init_options* options, kolo_context** context) {
   return guarded([&] {
     kolo_context*& place = given(context, "the place for the context");
     const kolo_init_options checked = checked_init_options(options);
@@ -24,4 +25,17 @@ kolo_status kolo_init_mpi(MPI_Comm communicator, const kolo_init_options* option
   });
 }
 
-#endif
+}  // namespace
+
+kolo_status kolo_init_openmpi(ompi_communicator_t* communicator, const kolo_init_options* options,
+                              kolo_context** context) {
+  return init_over(communicator, options, context);
+}
+
+kolo_status kolo_init_mpich(int communicator, const kolo_init_options* options, kolo_context** context) {
+  return init_over(communicator, options, context);
+}
+
+kolo_status kolo_init_mpi_abi(MPI_ABI_Comm* communicator, const kolo_init_options* options, kolo_context** context) {
+  return init_over(communicator, options, context);
+}

@@ -18,6 +18,7 @@
 #include <kolo/mpi.hpp>
 
 #include "tests/mpi/checks/check.hpp"
+#include "tests/mpi/job.hpp"
 
 namespace {
 

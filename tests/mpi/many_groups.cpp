@@ -17,7 +17,7 @@
 
 #include <kolo/kolo.hpp>
 
-#include "tests/mpi/report.hpp"
+#include "tests/mpi/job.hpp"
 
 namespace {
 

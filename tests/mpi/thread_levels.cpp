@@ -22,7 +22,7 @@
 #include <kolo/mpi.hpp>
 
 #include "base/settings.hpp"
-#include "tests/mpi/report.hpp"
+#include "tests/mpi/job.hpp"
 #include "tests/support/messages.hpp"
 
 namespace {
@@ -179,7 +179,7 @@ void check_level(Report& report, const std::string& level) {
 #if KOLO_WITH_UCX
   const std::string no_ucx =
       "rank 1: UCX could not be loaded (libucp.hidden: cannot open shared object file: No such file or directory); "
-      "install it (Debian: libucx0)";
+      "install it (Debian: libucx0; pip: libucx-cu12)";
 #else
   const std::string no_ucx =
       "rank 0: this build of Kolo has no UCX part: build it where UCX's headers are (Debian: libucx-dev)";

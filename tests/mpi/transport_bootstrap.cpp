@@ -7,10 +7,7 @@
 #include "base/cpu.hpp"
 #include "base/settings.hpp"
 #include "core/topology.hpp"
-#include "mpi/mpi_api.hpp"
-#include "mpi/mpi_borrow.hpp"
-#include "mpi/mpi_lifetime.hpp"
-#include "tests/mpi/report.hpp"
+#include "tests/mpi/internals.hpp"
 
 namespace {
 
@@ -95,7 +92,7 @@ void check_missing(Report& report, int rank, int size) {
     if (rank != size - 1) MPI_Barrier(MPI_COMM_WORLD);
   };
   {
-    const auto bootstrap = mpi::MpiBootstrap::of_world(join_nobody, kPatience);
+    const auto bootstrap = mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience);
     last_comes_late("test", [&] { bootstrap->exchange("test", "", patience); });
   }
   MPI_Comm theirs = MPI_COMM_NULL;
@@ -156,18 +153,19 @@ int main(int argc, char** argv) {
   return kolo::testing::run(report, [&] {
     const int hosts = argc > 1 ? std::stoi(argv[1]) : 1;
     check_launchers(report);
+    mpi::open(kolo::base::process_environment());
     report.throws(ErrorCode::transport, "MPI is not initialised",
                   [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
 
     mpi::Lifetime program_with_its_own;  // begins once MPI is there, and so never ends it
     mpi::Lifetime lifetime;
-    lifetime.begin(kPatience, kolo::base::process_environment());
-    lifetime.begin(kPatience, kolo::base::process_environment());
-    program_with_its_own.begin(kPatience, kolo::base::process_environment());
+    kolo::testing::begin(lifetime, kPatience);
+    kolo::testing::begin(lifetime, kPatience);
+    kolo::testing::begin(program_with_its_own, kPatience);
     program_with_its_own.end(kPatience, 0);
     report.check(!mpi::is_finalized(), "an MPI that others initialised is not finalised");
     {
-      const auto bootstrap = mpi::MpiBootstrap::of_world(join_nobody, kPatience);
+      const auto bootstrap = mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience);
       report.set_place(bootstrap->rank(), bootstrap->size());
       report.equal(bootstrap->describe().substr(0, 5), std::string("MPI ("), "the beginning of the description");
       report.check(bootstrap->describe().find(", thread level MULTIPLE)") != std::string::npos, bootstrap->describe());
@@ -179,7 +177,7 @@ int main(int argc, char** argv) {
     }
     // Many worlds one after another: communicators are a limited good. (Each costs many round trips between hosts.)
     for (int i = 0; i < (hosts > 1 ? 10 : 40); ++i)
-      mpi::MpiBootstrap::of_world(join_nobody, kPatience)->exchange("test", "", kPatience);
+      mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience)->exchange("test", "", kPatience);
 
     int rank = 0;
     int size = 0;
@@ -190,8 +188,7 @@ int main(int argc, char** argv) {
     lifetime.end(kPatience, 0);
     report.check(mpi::is_finalized(), "MPI that we initialised is finalised at the end");
     lifetime.end(kPatience, 0);
-    report.throws(ErrorCode::transport, "MPI has been finalised",
-                  [&] { lifetime.begin(kPatience, kolo::base::process_environment()); });
+    report.throws(ErrorCode::transport, "MPI has been finalised", [&] { kolo::testing::begin(lifetime, kPatience); });
     report.throws(ErrorCode::transport, "MPI has been finalised",
                   [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
   });

@@ -3,13 +3,8 @@
 // Bulk transport by MPI: every pair of ranks, sizes of all kinds, many operations at once, order within a tag.
 #include <chrono>
 
-#include "base/settings.hpp"
 #include "core/topology.hpp"
-#include "mpi/mpi_api.hpp"
-#include "mpi/mpi_borrow.hpp"
-#include "mpi/mpi_inter_node.hpp"
-#include "mpi/mpi_lifetime.hpp"
-#include "tests/mpi/report.hpp"
+#include "tests/mpi/internals.hpp"
 #include "tests/support/inter_node.hpp"
 
 namespace {
@@ -62,7 +57,7 @@ int main() {
   Report report("transport-inter-node");
   return kolo::testing::run(report, [&] {
     mpi::Lifetime lifetime;
-    lifetime.begin(kPatience, kolo::base::process_environment());
+    kolo::testing::begin(lifetime, kPatience);
     kolo::testing::for_worlds_within_job([&](MPI_Comm world) { check_world(report, world); });
     lifetime.leave_open(true);  // an operation is open, as after a fault
     lifetime.end(kPatience, 0);

@@ -6,14 +6,10 @@
 #include <chrono>
 
 #include "base/cpu.hpp"
-#include "base/settings.hpp"
 #include "control/control_channel.hpp"
 #include "control/tcp/control_tree.hpp"
 #include "core/topology.hpp"
-#include "mpi/mpi_api.hpp"
-#include "mpi/mpi_borrow.hpp"
-#include "mpi/mpi_lifetime.hpp"
-#include "tests/mpi/report.hpp"
+#include "tests/mpi/internals.hpp"
 
 namespace {
 
@@ -129,7 +125,7 @@ int main() {
   Report report("transport-tree");
   return kolo::testing::run(report, [&] {
     mpi::Lifetime lifetime;
-    lifetime.begin(kPatience, kolo::base::process_environment());
+    kolo::testing::begin(lifetime, kPatience);
     kolo::testing::for_worlds_within_job([&](MPI_Comm world) {
       const auto bootstrap = mpi::borrow(world, {}, kPatience);
       report.set_place(bootstrap->rank(), bootstrap->size());

@@ -83,8 +83,8 @@ std::string CudaBackend::describe() const {
   std::string text;
   if (!device_.describe(text)) return text;
   text += used.buffer_bytes > 0 ? ", in use: " : ", not in use yet: ";
-  text += (options_.staged ? "pinned memory and the CPU" : "NCCL " + nccl_version()) + ", " +
-          std::to_string(options_.buffers) + " buffers of " + std::to_string(options_.buffer_bytes >> 10) + " KiB";
+  text += (options_.staged ? "pinned memory and the CPU" : describe_nccl()) + ", " + std::to_string(options_.buffers) +
+          " buffers of " + std::to_string(options_.buffer_bytes >> 10) + " KiB";
   if (!options_.staged) text += ", tensors from " + std::to_string(options_.direct_bytes >> 10) + " KiB in place";
   if (used.arena_bytes > 0) text += ", arenas of " + std::to_string(used.arena_bytes >> 10) + " KiB";
   return text;

@@ -8,19 +8,23 @@
 #include <kolo/error.hpp>
 
 #include "data/cuda/device.hpp"
-
-// Memory that NCCL allocates, and registration, came with 2.19.
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-#define KOLO_NCCL_HAS_MEMORY 1
-#endif
+#include "data/cuda/nccl_calls.hpp"
 
 namespace kolo::cuda {
 namespace {
 
+/// The function under a name of the table.
+template <class Function>
+Function need(Function function, const char* name) {
+  if (function != nullptr) return function;
+  throw Error(ErrorCode::unsupported, nccl_calls().file + " has no " + name + ": Kolo needs NCCL 2.18 or newer");
+}
+#define KOLO_NCCL(name) need(nccl_calls().name, "nccl" #name)
+
 void check(ncclResult_t result, const char* call, ncclComm_t communicator = nullptr) {
   if (result == ncclSuccess || result == ncclInProgress) return;  // the latter: nothing is known to be wrong yet
-  std::string text = std::string(call) + " failed: " + ncclGetErrorString(result);
-  if (const char* last = ncclGetLastError(communicator); last != nullptr && *last != '\0') {
+  std::string text = std::string(call) + " failed: " + KOLO_NCCL(GetErrorString)(result);
+  if (const char* last = KOLO_NCCL(GetLastError)(communicator); last != nullptr && *last != '\0') {
     text += std::string(" (") + last + ")";
   }
   throw Error(ErrorCode::transport, text);
@@ -31,16 +35,18 @@ void forgive(ncclResult_t /*result*/) noexcept {}
 
 }  // namespace
 
-std::string nccl_version() {
+std::string describe_nccl() {
+  const NcclCalls* const calls = opened_nccl();
+  if (calls == nullptr || calls->GetVersion == nullptr) return "NCCL not opened";
   int version = 0;
-  check(ncclGetVersion(&version), "ncclGetVersion");
-  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
-         std::to_string(version % 100);
+  check(calls->GetVersion(&version), "ncclGetVersion");
+  return "NCCL " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100) + (calls->file.empty() ? "" : " (" + calls->file + ")");
 }
 
 UniqueId make_unique_id() {
   ncclUniqueId raw{};
-  check(ncclGetUniqueId(&raw), "ncclGetUniqueId");
+  check(KOLO_NCCL(GetUniqueId)(&raw), "ncclGetUniqueId");
   UniqueId id{};
   std::copy(std::begin(raw.internal), std::end(raw.internal), id.begin());
   return id;
@@ -49,16 +55,16 @@ UniqueId make_unique_id() {
 // ---------------------------------------------------------------- groups
 
 GroupedCalls::GroupedCalls(Communicator& communicator) : communicator_(communicator) {
-  check(ncclGroupStart(), "ncclGroupStart");
+  check(KOLO_NCCL(GroupStart)(), "ncclGroupStart");
 }
 
 void GroupedCalls::end() {
   open_ = false;
-  communicator_.complete(ncclGroupEnd(), "ncclGroupEnd");
+  communicator_.complete(KOLO_NCCL(GroupEnd)(), "ncclGroupEnd");
 }
 
 GroupedCalls::~GroupedCalls() {
-  if (open_) forgive(ncclGroupEnd());
+  if (open_) forgive(nccl_calls().GroupEnd());
 }
 
 // ---------------------------------------------------------------- communicators
@@ -70,13 +76,13 @@ void Communicator::make(const UniqueId& id, int size, int rank) {
   config.blocking = 1;
   ncclUniqueId raw_id{};
   std::copy(id.begin(), id.end(), std::begin(raw_id.internal));
-  complete(ncclCommInitRankConfig(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
+  complete(KOLO_NCCL(CommInitRankConfig)(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
 }
 
 void Communicator::complete(ncclResult_t result, const char* call) const {
   while (result == ncclInProgress) {
     std::this_thread::yield();
-    const ncclResult_t asked = ncclCommGetAsyncError(raw(), &result);
+    const ncclResult_t asked = KOLO_NCCL(CommGetAsyncError)(raw(), &result);
     if (asked != ncclSuccess) result = asked;
   }
   check(result, call, __atomic_load_n(&raw_, __ATOMIC_ACQUIRE));
@@ -92,89 +98,85 @@ void Communicator::look() const {
   const ncclComm_t raw = __atomic_load_n(&raw_, __ATOMIC_ACQUIRE);
   if (raw == nullptr) return;
   ncclResult_t state = ncclSuccess;
-  check(ncclCommGetAsyncError(raw, &state), "ncclCommGetAsyncError", raw);
+  check(KOLO_NCCL(CommGetAsyncError)(raw, &state), "ncclCommGetAsyncError", raw);
   check(state, "NCCL", raw);
 }
 
-void Communicator::finalize() { complete(ncclCommFinalize(raw()), "ncclCommFinalize"); }
+void Communicator::finalize() { complete(KOLO_NCCL(CommFinalize)(raw()), "ncclCommFinalize"); }
 
 void Communicator::destroy() {
   const ncclComm_t own = __atomic_exchange_n(&raw_, nullptr, __ATOMIC_ACQ_REL);
-  if (own != nullptr) check(ncclCommDestroy(own), "ncclCommDestroy");
+  if (own != nullptr) check(KOLO_NCCL(CommDestroy)(own), "ncclCommDestroy");
 }
 
 void Communicator::abort() noexcept {
   const ncclComm_t own = __atomic_exchange_n(&raw_, nullptr, __ATOMIC_ACQ_REL);
-  if (own != nullptr && !is_unloaded()) forgive(ncclCommAbort(own));
+  if (own == nullptr || is_unloaded() || nccl_calls().CommAbort == nullptr) return;
+  forgive(nccl_calls().CommAbort(own));
 }
 
 void Communicator::all_reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                               cudaStream_t stream) {
-  complete(ncclAllReduce(from, to, count, type, op, raw(), stream), "ncclAllReduce");
+  complete(KOLO_NCCL(AllReduce)(from, to, count, type, op, raw(), stream), "ncclAllReduce");
 }
 
 void Communicator::reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                           cudaStream_t stream) {
-  complete(ncclReduce(from, to, count, type, op, root, raw(), stream), "ncclReduce");
+  complete(KOLO_NCCL(Reduce)(from, to, count, type, op, root, raw(), stream), "ncclReduce");
 }
 
 void Communicator::all_gather(const void* from, void* to, std::size_t count, ncclDataType_t type, cudaStream_t stream) {
-  complete(ncclAllGather(from, to, count, type, raw(), stream), "ncclAllGather");
+  complete(KOLO_NCCL(AllGather)(from, to, count, type, raw(), stream), "ncclAllGather");
 }
 
 void Communicator::broadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
                              cudaStream_t stream) {
-  complete(ncclBroadcast(from, to, count, type, root, raw(), stream), "ncclBroadcast");
+  complete(KOLO_NCCL(Broadcast)(from, to, count, type, root, raw(), stream), "ncclBroadcast");
 }
 
 void Communicator::reduce_scatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                                   cudaStream_t stream) {
-  complete(ncclReduceScatter(from, to, count, type, op, raw(), stream), "ncclReduceScatter");
+  complete(KOLO_NCCL(ReduceScatter)(from, to, count, type, op, raw(), stream), "ncclReduceScatter");
 }
 
 void Communicator::send(const void* from, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream) {
-  complete(ncclSend(from, count, type, peer, raw(), stream), "ncclSend");
+  complete(KOLO_NCCL(Send)(from, count, type, peer, raw(), stream), "ncclSend");
 }
 
 void Communicator::receive(void* to, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream) {
-  complete(ncclRecv(to, count, type, peer, raw(), stream), "ncclRecv");
+  complete(KOLO_NCCL(Recv)(to, count, type, peer, raw(), stream), "ncclRecv");
 }
 
 // ---------------------------------------------------------------- memory
 
 CollectiveMemory::CollectiveMemory(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-#ifdef KOLO_NCCL_HAS_MEMORY
-  check(ncclMemAlloc(&raw_, bytes), "ncclMemAlloc");
-#else
-  check(cudaMalloc(&raw_, bytes), "cudaMalloc");
-#endif
+  if (nccl_calls().MemAlloc != nullptr) {
+    check(nccl_calls().MemAlloc(&raw_, bytes), "ncclMemAlloc");
+  } else if (const cudaError_t result = cudaMalloc(&raw_, bytes); result != cudaSuccess) {
+    throw Error(ErrorCode::transport, std::string("cudaMalloc failed: ") + cudaGetErrorString(result));
+  }
 }
 
 CollectiveMemory::~CollectiveMemory() {
   if (raw_ == nullptr || is_unloaded()) return;
-#ifdef KOLO_NCCL_HAS_MEMORY
-  forgive(ncclMemFree(raw_));
-#else
-  static_cast<void>(cudaFree(raw_));
-#endif
+  if (nccl_calls().MemFree != nullptr) {
+    forgive(nccl_calls().MemFree(raw_));
+  } else {
+    static_cast<void>(cudaFree(raw_));
+  }
 }
 
 Registration::Registration(Communicator& communicator, const CollectiveMemory& memory) : communicator_(communicator) {
-#ifdef KOLO_NCCL_HAS_MEMORY
-  communicator.complete(ncclCommRegister(communicator.raw(), memory.data(), memory.size(), &handle_),
+  if (nccl_calls().CommRegister == nullptr) return;
+  communicator.complete(nccl_calls().CommRegister(communicator.raw(), memory.data(), memory.size(), &handle_),
                         "ncclCommRegister");
-#else
-  static_cast<void>(memory);
-#endif
 }
 
 Registration::~Registration() {
-#ifdef KOLO_NCCL_HAS_MEMORY
   if (handle_ != nullptr && communicator_.raw_ != nullptr && !is_unloaded()) {
-    forgive(ncclCommDeregister(communicator_.raw_, handle_));
+    forgive(nccl_calls().CommDeregister(communicator_.raw_, handle_));
   }
-#endif
 }
 
 }  // namespace kolo::cuda

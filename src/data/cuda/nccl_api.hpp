@@ -23,8 +23,8 @@
 
 namespace kolo::cuda {
 
-/// "2.28.9", of the library that runs.
-[[nodiscard]] std::string nccl_version();
+/// "NCCL 2.28.9 (/usr/lib/x86_64-linux-gnu/libnccl.so.2)", of the library that runs, or that none has been opened.
+[[nodiscard]] std::string describe_nccl();
 
 using UniqueId = std::array<char, NCCL_UNIQUE_ID_BYTES>;
 /// A name for a new communicator, made by one rank and given to all.
@@ -116,7 +116,7 @@ class CollectiveMemory {
 };
 
 /// Tells a communicator about memory, so that peers may reach into it instead of copying through NCCL's own. Does
-/// nothing where the NCCL of this build cannot (before 2.19). Ends before the communicator and the memory do.
+/// nothing where this NCCL cannot (before 2.19). Ends before the communicator and the memory do.
 class Registration {
  public:
   Registration(Communicator& communicator, const CollectiveMemory& memory);

@@ -12,6 +12,7 @@
 #include <kolo/error.hpp>
 
 #include "base/settings.hpp"
+#include "base/shared_library.hpp"
 
 namespace kolo::ucx {
 namespace {
@@ -33,11 +34,11 @@ void* load_file() {
   const base::ScopedVariable without_handlers("UCX_HANDLE_ERRORS", "none");
   const base::ScopedVariable without_hooks("UCX_MEM_EVENTS", "n");
   const base::ScopedVariable without_warnings("UCX_LOG_LEVEL", "error");
-  void* const file = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+  std::string why;
+  void* const file = base::open_shared_library(kFile, "libucx/lib", why);  // pip's libucx-cu12 or -cu13
   if (file != nullptr) return file;
-  const char* const why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc has one for each thread
-  throw Error(ErrorCode::transport, "UCX could not be loaded (" + std::string(why == nullptr ? kFile : why) +
-                                        "); install it (Debian: libucx0)");
+  throw Error(ErrorCode::transport,
+              "UCX could not be loaded (" + why + "); install it (Debian: libucx0; pip: libucx-cu12)");
 }
 
 template <class Function>

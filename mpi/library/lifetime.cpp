@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mpi/mpi_lifetime.hpp"
+#include "mpi/library/lifetime.hpp"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -13,21 +12,8 @@
 #include "base/settings.hpp"
 #include "base/text.hpp"
 #include "base/thread.hpp"
-#include "mpi/mpi_api.hpp"
 
 namespace kolo::mpi {
-
-bool started_by_launcher(const Lookup& lookup) {
-  // Open MPI; MPICH and its derivatives, and Slurm's pmi2; PMIx (Slurm's too); MVAPICH's own launcher.
-  static constexpr std::array kVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK",
-                                            "MV2_COMM_WORLD_SIZE"};
-  return std::any_of(kVariables.begin(), kVariables.end(), [&](const char* name) {
-    const std::optional<std::string> value = lookup(name);
-    return value && !value->empty();
-  });
-}
-
-std::string describe_library() { return library_version(); }
 
 namespace {
 
@@ -57,12 +43,12 @@ std::string place_in(const Lookup& environment) {
 
 }  // namespace
 
-void Lifetime::begin(base::Duration patience, const Lookup& environment) {
-  if (is_finalized()) {
+void Lifetime::begin(const Abi& abi, base::Duration patience, const Lookup& environment) {
+  if (abi.is_finalized()) {
     throw Error(ErrorCode::transport, "MPI has been finalised and cannot be initialised again: a program that "
                                       "finalises MPI must leave Kolo first, and cannot join a job afterwards");
   }
-  if (is_initialized()) return;
+  if (abi.is_initialized()) return;
   const base::Watchdog watchdog(patience,
                                 "kolo: MPI_Init has not returned within " + seconds_text(patience) +
                                     " (KOLO_CONNECT_TIMEOUT_S) in this process" + place_in(environment) +
@@ -70,21 +56,21 @@ void Lifetime::begin(base::Duration patience, const Lookup& environment) {
                                     "This process ends.",
                                 EXIT_FAILURE);
   const base::ScopedVariable without_barrier(kWithoutBarrier, "1");
-  initialize(ThreadLevel::multiple);
-  ours_ = true;
+  abi.initialize(ThreadLevel::multiple);
+  ours_ = &abi;
 }
 
 void Lifetime::end(base::Duration patience, int status) noexcept {
-  if (!ours_ || leave_open_) return;
-  ours_ = false;
+  if (ours_ == nullptr || leave_open_) return;
+  const Abi& abi = *std::exchange(ours_, nullptr);
   try {
-    if (is_finalized() || (thread_level() != ThreadLevel::multiple && !is_main_thread())) return;
+    if (abi.is_finalized() || (abi.thread_level() != ThreadLevel::multiple && !abi.is_main_thread())) return;
     const base::Watchdog watchdog(patience,
                                   "kolo: MPI_Finalize has not returned within " + seconds_text(patience) +
                                       " (KOLO_TIMEOUT_S): another rank has not left. This process ends.",
                                   status);
-    if (together_) meet_world(base::now() + kFarewell);
-    finalize();
+    if (together_) abi.meet_world(base::now() + kFarewell);
+    abi.finalize();
   } catch (const Error&) {
     // The process is ending, and the error cannot be reported.
   }

@@ -4,23 +4,10 @@
 // never finalises an MPI that the program initialised.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <string>
-
 #include "base/clock.hpp"
+#include "mpi/library/opening.hpp"
 
 namespace kolo::mpi {
-
-/// Looks a variable up in an environment (base::Lookup).
-using Lookup = std::function<std::optional<std::string>(const char* name)>;
-
-/// Whether this process was started by a launcher that tells MPI its job: mpirun, mpiexec, or srun with PMI or PMIx. A
-/// plain srun (--mpi=none) does not: MPI would see one rank. Without such a launcher Kolo does not touch MPI.
-[[nodiscard]] bool started_by_launcher(const Lookup& lookup);
-
-/// "Open MPI v4.1.4": the library that this process has, initialised or not.
-[[nodiscard]] std::string describe_library();
 
 /// Whether and how Kolo has initialised the process's MPI. One instance in a process, owned by src/api; one call at a
 /// time.
@@ -29,8 +16,8 @@ class Lifetime {
   /// Initialises MPI with the highest thread level that it provides, unless Kolo or the program has done so. MPI_Init
   /// has no deadline and does not name missing ranks. If it has not returned within `patience`, the process ends with
   /// exit status 1 and a sentence on stderr that says which of the job's processes this is, as far as `environment`
-  /// tells. Throws Error(transport) when MPI has been finalised already.
-  void begin(base::Duration patience, const Lookup& environment);
+  /// tells. Throws Error(transport) when MPI has been finalised already. `abi`: of `open`.
+  void begin(const Abi& abi, base::Duration patience, const Lookup& environment);
   /// Whether MPI must stay open: after a fatal error, and after a start that failed, operations may be open with ranks
   /// that are gone.
   void leave_open(bool open) noexcept { leave_open_ = open; }
@@ -43,7 +30,7 @@ class Lifetime {
   void end(base::Duration patience, int status) noexcept;
 
  private:
-  bool ours_ = false;
+  const Abi* ours_ = nullptr;  // through which MPI was initialised here
   bool leave_open_ = false;
   bool together_ = false;
 };
