@@ -127,9 +127,10 @@ std::vector<Arguments> reduces_of_parts(const char* call, const at::Tensor& outp
 }  // namespace
 
 ProcessGroupKolo::ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
-                                   std::chrono::milliseconds timeout)
-    : ProcessGroupKolo(translated("init_process_group", [&] { return World::join(store, rank, size, timeout); }),
-                       timeout) {}
+                                   std::chrono::milliseconds timeout, World::AtExit at_exit)
+    : ProcessGroupKolo(
+          translated("init_process_group", [&] { return World::join(store, rank, size, timeout, at_exit); }), timeout) {
+}
 
 ProcessGroupKolo::ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout)
     : Backend(world->context().rank(), world->context().size()), world_(std::move(world)), group_(world_->context()),

@@ -42,7 +42,7 @@ class ProcessGroupKolo : public Backend {
 
   /// A world of its own. Collective.
   ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
-                   std::chrono::milliseconds timeout);
+                   std::chrono::milliseconds timeout, World::AtExit at_exit = World::AtExit::waits_for_all);
   /// All of a world that exists.
   ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout);
   /// The group of these ranks of `parent`. Its members call it, with the same list and name.

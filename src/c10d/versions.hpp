@@ -58,6 +58,10 @@ inline void prepare(::c10d::Store& store) { store.add("kolo", 1); }
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
 /// A stream of any kind of device says what its device calls it; a backend knows the device that its group is bound to.
 #define KOLO_C10D_HAS_NATIVE_STREAMS
+#ifndef KOLO_C10D_OTHER_GLOO
+/// Kolo can be given where a program asks for Gloo.
+#define KOLO_C10D_CAN_STAND_IN
+#endif
 #endif
 
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15)

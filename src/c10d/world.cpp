@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <kolo/detail/leaving.hpp>
+
 namespace kolo::c10d {
 namespace {
 
@@ -83,8 +85,10 @@ void Operation::abandon(const std::string& reason) const {
 }
 
 std::shared_ptr<World> World::join(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
-                                   std::chrono::milliseconds timeout) {
-  return of(Context(options_for(std::move(store), rank, size, timeout)));
+                                   std::chrono::milliseconds timeout, AtExit at_exit) {
+  std::shared_ptr<World> world = of(Context(options_for(std::move(store), rank, size, timeout)));
+  world->at_exit_ = at_exit;
+  return world;
 }
 
 std::shared_ptr<World> World::of(Context context) {
@@ -111,6 +115,14 @@ void World::leave() {
   });
 }
 
+void World::leave_at_exit() {
+  if (at_exit_ == AtExit::waits_for_all) return leave();
+  leaving([this] {
+    detail::leave_early(*context_);
+    threads_.finish();
+  });
+}
+
 void World::leave_all(const std::optional<std::string>& reason) noexcept {
   std::vector<std::weak_ptr<World>> worlds;
   {
@@ -121,7 +133,7 @@ void World::leave_all(const std::optional<std::string>& reason) noexcept {
     const std::shared_ptr<World> world = each.lock();
     if (!world || world->is_inherited()) continue;
     try {
-      reason ? world->context().abandon(*reason) : world->leave();
+      reason ? world->context().abandon(*reason) : world->leave_at_exit();
     } catch (const Error&) {  // what has failed has said so
     }
   }

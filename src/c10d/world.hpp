@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -49,9 +50,11 @@ struct Operation {
 /// Thread-safe.
 class World {
  public:
-  /// Joins the job whose ranks meet in this store. Collective. Throws `Error`.
+  /// Joins the job whose ranks meet in this store. Collective. Throws `Error`. `at_exit`: how it is left at the end of
+  /// a process that has not left it.
+  enum class AtExit : std::uint8_t { waits_for_all, leaves_early };
   [[nodiscard]] static std::shared_ptr<World> join(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
-                                                   std::chrono::milliseconds timeout);
+                                                   std::chrono::milliseconds timeout, AtExit at_exit);
   /// Takes a membership that exists.
   [[nodiscard]] static std::shared_ptr<World> of(Context context);
   World(const World&) = delete;
@@ -63,6 +66,8 @@ class World {
   /// Leaves the job, when all ranks do, and waits for what futures have called back. Does nothing if it is inherited.
   /// Throws `Error`.
   void leave();
+  /// The same as `at_exit` says.
+  void leave_at_exit();
   /// At the end of the process: leaves all worlds that are left, and waits for what futures have called back. With a
   /// reason the other ranks are told that, and nobody waits for them.
   static void leave_all(const std::optional<std::string>& reason) noexcept;
@@ -84,6 +89,7 @@ class World {
   ~World();
 
   const Origin origin_;
+  AtExit at_exit_ = AtExit::waits_for_all;
   Threads threads_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Operation>> adopted_;  // under the mutex

@@ -636,6 +636,44 @@ def data_parallel_in_an_arena(rank, size):
     raises(ValueError, "whose process group has the backend kolo", lambda: kolo_torch.reduce_in_arena(over_gloo()))
 
 
+class SumsWhileGoingBack(torch.autograd.Function):
+    """Sums a tensor over the ranks on the thread of the backward pass."""
+
+    @staticmethod
+    def forward(ctx, x, tensor):
+        ctx.tensor = tensor
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        dist.all_reduce(ctx.tensor)
+        return gradient, None
+
+
+@check
+def inference_mode(rank, size):
+    if size > 2:  # nothing here depends on it
+        return
+    with torch.inference_mode():
+        for one in (reductions, averages_of_integers, coalesced, broadcasts, gathers, scatters, reduce_scatters, all_to_alls,
+                    messages, many_in_flight, futures, sparse_tensors):
+            one(rank, size)
+    expected = torch.full((4,), float(size))
+    for guard in (torch.inference_mode, torch.no_grad, torch.enable_grad):
+        for layout in (lambda tensor: tensor, strided):
+            with torch.inference_mode():
+                tensor, gathered = layout(torch.ones(4)), layout(torch.zeros(4 * size))
+            with guard():
+                dist.all_reduce(tensor)
+                same(tensor.clone(), expected)
+                work = dist.all_gather([*gathered.chunk(size)], torch.ones(4), async_op=True)
+                work.get_future().wait()
+                same(gathered.clone(), torch.ones(4 * size))
+            x = torch.ones(1, requires_grad=True)
+            SumsWhileGoingBack.apply(x, tensor).backward()
+            same(tensor.clone(), expected * size)
+
+
 @check
 def no_model_for_an_arena(rank, size):
     text = "needs a model that DistributedDataParallel has made, and this one is of type Sequential"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks as forked processes (PyTorch is imported once, before they are made), and as processes of torchrun."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -45,6 +46,19 @@ class Ranks:
         statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self.pids]
         self.folder.cleanup()
         return statuses
+
+
+def as_installed(folder):
+    """The environment of processes in which PyTorch finds this kolo_torch's entry points, as if pip had installed it:
+    those of its pyproject.toml, in files that lie in `folder`."""
+    package = pathlib.Path(importlib.util.find_spec("kolo_torch_autoload").origin).parent
+    information = pathlib.Path(folder) / "kolo_torch-0.dist-info"
+    information.mkdir(exist_ok=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: kolo-torch\nVersion: 0\n")
+    project = (pathlib.Path(__file__).parents[2] / "python/kolo_torch/pyproject.toml").read_text()
+    groups = re.findall(r'^\[project\.entry-points\."(.*)"\]\nkolo = "(.*)"$', project, re.MULTILINE)
+    (information / "entry_points.txt").write_text("".join(f"[{group}]\nkolo = {entry}\n" for group, entry in groups))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(package), os.environ.get("PYTHONPATH", "")])}
 
 
 def can_make_hosts():

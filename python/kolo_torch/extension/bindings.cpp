@@ -14,6 +14,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/chrono.h>
+#include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -24,6 +25,7 @@
 #include <kolo/parameters.hpp>
 
 #include "c10d/errors.hpp"
+#include "c10d/gloo_stand_in.hpp"
 #include "c10d/process_group.hpp"
 #include "c10d/streams.hpp"
 #include "c10d/versions.hpp"
@@ -45,9 +47,10 @@ void without_pythons_lock(const std::function<void()>& leave) {
 }
 
 c10::intrusive_ptr<ProcessGroupKolo> make(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
-                                          Milliseconds timeout) {
+                                          Milliseconds timeout, bool leaves_early) {
   const py::gil_scoped_release unlocked;  // and not as a guard of the call: pybind11 notes the new object in the same
-  return c10::make_intrusive<ProcessGroupKolo>(store, rank, size, timeout);
+  return c10::make_intrusive<ProcessGroupKolo>(
+      store, rank, size, timeout, leaves_early ? World::AtExit::leaves_early : World::AtExit::waits_for_all);
 }
 
 c10::intrusive_ptr<ProcessGroupKolo> subgroup(const ProcessGroupKolo& self, const std::vector<int>& ranks,
@@ -108,7 +111,8 @@ PYBIND11_MODULE(_C, module) {
   World::set_around(&without_pythons_lock);
   const py::call_guard<py::gil_scoped_release> unlocked{};
   py::class_<ProcessGroupKolo, c10::intrusive_ptr<ProcessGroupKolo>, Backend>(module, "ProcessGroupKolo")
-      .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"))
+      .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+           py::arg("leaves_early") = false)
       .def("subgroup", &subgroup, py::arg("ranks"), py::arg("name"), py::arg("timeout"), unlocked)
       .def("named", &named, py::arg("name"), unlocked)
       .def("describe", [](const ProcessGroupKolo& self) { return kolo::describe(self.group()); })
@@ -124,6 +128,14 @@ PYBIND11_MODULE(_C, module) {
       // not members, because NCCL's split takes all ranks. Kolo's groups take their members alone.
       .def(
           "perform_nocolor_split", [](const ProcessGroupKolo&, const at::Device&) {}, py::arg("device"));
+#ifdef KOLO_C10D_CAN_STAND_IN
+  py::class_<GlooStandIn, c10::intrusive_ptr<GlooStandIn>, Backend>(module, "GlooStandIn")
+      .def(py::init<c10::intrusive_ptr<ProcessGroupKolo>, Milliseconds, GlooStandIn::MakeGloo>(), py::arg("kolo"),
+           py::arg("timeout"), py::arg("make_gloo"))
+      .def_property_readonly("kolo", &GlooStandIn::kolo)
+      .def_property_readonly("options", &GlooStandIn::getBackendOptions)  // which PyTorch 2.11 to 2.13 fill in
+      .def_property_readonly("has_gloo", py::cpp_function(&GlooStandIn::has_gloo, unlocked));
+#endif
   bind_reduce_in_arena(module);
   module.def("leave_worlds", &World::leave_all, py::arg("reason"), unlocked);
   module.def("takes_cuda", &takes_cuda);

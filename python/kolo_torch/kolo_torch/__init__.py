@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kolo as a backend of torch.distributed.
 
-    import kolo_torch                               # not needed where PyTorch loads backends by itself (2.5 or newer)
+    import kolo_torch                               # not needed where PyTorch finds backends by itself (2.5 or newer)
     torch.distributed.init_process_group("kolo")
     model = torch.nn.parallel.DistributedDataParallel(model)
 
@@ -22,16 +22,11 @@ from typing import Any, Iterable
 import torch
 import torch.distributed as dist
 
+import kolo_torch_autoload
 from kolo_torch._build import KOLO_VERSION as __version__
-from kolo_torch._build import TORCH_VERSION as _BUILT_AGAINST
 
-# What is compiled against one build of PyTorch fits no other.
-if torch.__version__ != _BUILT_AGAINST:
-    raise ImportError(
-        f"kolo_torch was built against torch {_BUILT_AGAINST}, and this is torch {torch.__version__}. "
-        "Build it again for this one, in Kolo's source folder: "
-        "pip install --force-reinstall --no-deps --no-cache-dir ./python/kolo_torch"
-    )
+if kolo_torch_autoload.misfit():
+    raise ImportError(kolo_torch_autoload.misfit())
 
 import kolopy  # loads libkolo, of which a process has one
 
@@ -43,12 +38,12 @@ if kolopy.__version__ != __version__:
 
 from kolo_torch import _C
 from kolo_torch._C import ProcessGroupKolo
+from kolo_torch_autoload import replace_gloo
 
-__all__ = ["ProcessGroupKolo", "__version__", "backend_of", "reduce_in_arena"]
+__all__ = ["ProcessGroupKolo", "__version__", "backend_of", "reduce_in_arena", "replace_gloo"]
 
 _NAME = "kolo"
-# Of a build of PyTorch that has CUDA, whether this machine has a device or not.
-_DEVICES = ["cpu", "cuda"] if _C.takes_cuda() and torch.version.cuda else ["cpu"]
+_DEVICES = kolo_torch_autoload.devices()
 _leaves_at_exit = 0  # the process that does
 _watches_replicas = False
 
@@ -69,6 +64,7 @@ def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | Non
         except RuntimeError:
             continue
         backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+        backend = getattr(backend, "kolo", backend)  # where it stands in for Gloo
         if isinstance(backend, _C.ProcessGroupKolo):
             return backend
     return None
@@ -94,8 +90,9 @@ def reduce_in_arena(model: torch.nn.parallel.DistributedDataParallel) -> None:
     _C.reduce_in_arena(model.reducer, backend, room, str(trained[0].device if trained else "cpu"))
 
 
-def _create(options: Any, backend_options: Any = None) -> ProcessGroupKolo:
-    """A group in the default group's world if that is Kolo's; else a world of its own: its ranks meet in its store."""
+def _create(options: Any, backend_options: Any = None, leaves_early: bool = False) -> ProcessGroupKolo:
+    """A group in the default group's world if that is Kolo's; else a world of its own: its ranks meet in its store.
+    With `leaves_early` the end of a program that has not left it waits for no other rank."""
     if backend_options is not None:
         warnings.warn("the backend kolo has no options: pg_options is ignored", stacklevel=2)
     timeout = options.timeout
@@ -105,7 +102,7 @@ def _create(options: Any, backend_options: Any = None) -> ProcessGroupKolo:
     if parent is not None:
         return parent.subgroup(list(options.global_ranks_in_group), options.group_id, timeout)
     _leave_worlds_at_exit()
-    world = _C.ProcessGroupKolo(options.store, options.group_rank, options.group_size, timeout)
+    world = _C.ProcessGroupKolo(options.store, options.group_rank, options.group_size, timeout, leaves_early)
     _watch_replicas(world.replica_interval())
     return world
 
@@ -173,3 +170,5 @@ def _register() -> None:
 
 
 _register()
+if hasattr(dist.distributed_c10d, "is_gloo_available"):
+    kolo_torch_autoload.get_between(dist.distributed_c10d)

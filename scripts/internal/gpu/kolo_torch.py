@@ -18,9 +18,11 @@ prepared, package = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve() / "
 
 extension = ROOT / "python/kolo_torch/extension"
 library = next(prepared.glob("lib/libkolo.so.*"))
+version = re.search(r"project\(kolo VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
+soname = "libkolo.so." + version.rpartition(".")[0]
 shutil.copytree(ROOT / "python/kolo_torch/kolo_torch", package, dirs_exist_ok=True)
 shutil.copytree(ROOT / "python/kolopy", package.parent / "kolopy", dirs_exist_ok=True)
-link = package.parent / "kolopy" / library.name
+link = package.parent / "kolopy" / soname
 link.unlink(missing_ok=True)
 link.symlink_to(library)
 sources = [*(ROOT / "src/c10d").glob("*.cpp"), extension / "bindings.cpp", extension / "reduce_in_arena.cpp"]
@@ -33,5 +35,5 @@ cpp_extension.load(
     # part of PyTorch, although no symbol of it is named.
     extra_ldflags=[str(library), "-Wl,--no-as-needed", "-ltorch_cuda",
                    "-l:libstdc++.so.6", "-Wl,--exclude-libs,ALL"])
-version = re.search(r"project\(kolo VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
+(package.parent / "kolopy" / "_version.py").write_text(f'VERSION = "{version}"\nSONAME = "{soname}"\n', encoding="utf-8")
 (package / "_build.py").write_text(f'TORCH_VERSION = "{torch.__version__}"\nKOLO_VERSION = "{version}"\n', encoding="utf-8")
