@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/children.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <string>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -37,6 +39,17 @@ void flush_streams() noexcept {
   }
   std::fflush(nullptr);
 }
+
+RaisedLimit::RaisedLimit(int ranks) {
+  if (::getrlimit(RLIMIT_NOFILE, &before_) != 0) base::throw_errno("getrlimit", errno);
+  rlimit raised = before_;
+  const rlim_t wanted = 1024 + 8 * static_cast<rlim_t>(ranks);
+  raised.rlim_cur = std::max(before_.rlim_cur, std::min(before_.rlim_max, wanted));
+  // If it fails, the error comes when a descriptor is missing.
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &raised));
+}
+
+RaisedLimit::~RaisedLimit() { static_cast<void>(::setrlimit(RLIMIT_NOFILE, &before_)); }
 
 namespace {
 
@@ -107,6 +120,14 @@ AdoptedProcesses::AdoptedProcesses() : before_(children()) {
 }
 
 AdoptedProcesses::~AdoptedProcesses() { static_cast<void>(::prctl(PR_SET_CHILD_SUBREAPER, reaper_before_)); }
+
+bool was_started_with(pid_t process, const std::string& variable) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
+  for (std::string one; std::getline(file, one, '\0');) {
+    if (one == variable) return true;
+  }
+  return false;
+}
 
 std::vector<pid_t> AdoptedProcesses::find(const std::set<pid_t>& others) const {
   while (true) {

@@ -6,8 +6,10 @@
 #include <csignal>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/unique_fd.hpp"
@@ -55,6 +57,21 @@ class TakenSignals {
   base::UniqueFd fd_;
 };
 
+/// While this object exists, the limit of open files is raised for this process, which has five for each rank, and for
+/// rank 0, which has as many and its own. Only as far as needed, because some programs loop over all possible
+/// descriptors.
+class RaisedLimit {
+ public:
+  /// Throws Error (transport).
+  explicit RaisedLimit(int ranks);
+  ~RaisedLimit();
+  RaisedLimit(const RaisedLimit&) = delete;
+  RaisedLimit& operator=(const RaisedLimit&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
 /// Whether the signal ends a job.
 [[nodiscard]] bool is_end(int signal) noexcept;
 
@@ -77,5 +94,9 @@ class AdoptedProcesses {
   std::set<pid_t> before_;
   int reaper_before_ = 0;
 };
+
+/// Whether the process, or the one that it was forked from, was started with this variable ("NAME=value"). False if
+/// that cannot be read.
+[[nodiscard]] bool was_started_with(pid_t process, const std::string& variable);
 
 }  // namespace kolo::launch

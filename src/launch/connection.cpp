@@ -92,7 +92,7 @@ std::uint64_t number_at(const std::string& text, std::size_t at, int bytes) {
   return value;
 }
 
-bool is_type(char byte) { return byte >= 1 && byte <= 4; }
+bool is_type(char byte) { return byte >= 1 && byte <= 5; }
 
 base::Word digest_of(std::string_view head_and_body) { return base::prove("Kolo's frame", head_and_body); }
 

@@ -19,8 +19,8 @@
 
 namespace kolo::launch {
 
-/// exchange.hpp says which rank sends which.
-enum class FrameType : std::uint8_t { contribution = 1, waiting = 2, result = 3, failure = 4 };
+/// exchange.hpp says which rank sends which; notice_link.hpp is about notices.
+enum class FrameType : std::uint8_t { contribution = 1, waiting = 2, result = 3, failure = 4, notice = 5 };
 
 struct Frame {
   FrameType type = FrameType::contribution;

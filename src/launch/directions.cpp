@@ -185,6 +185,10 @@ class StoreDirections final : public Directions {
 
   [[nodiscard]] std::string describe() const override { return name_; }
 
+  [[nodiscard]] const WatchedStore* watched() const noexcept override {
+    return dynamic_cast<const WatchedStore*>(store_.get());
+  }
+
  private:
   /// A store of the program's may throw any exception.
   template <class Action>

@@ -17,6 +17,7 @@
 #include "base/clock.hpp"
 #include "base/unique_fd.hpp"
 #include "launch/sockets.hpp"
+#include "launch/watched_store.hpp"
 
 namespace kolo::launch {
 
@@ -70,6 +71,8 @@ class Directions {
   [[nodiscard]] virtual std::string remark() = 0;
   /// "tcp://10.0.0.1:29500": for sentences and `describe()`.
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// The store, if it knows when this start cannot succeed any more; else null.
+  [[nodiscard]] virtual const WatchedStore* watched() const noexcept { return nullptr; }
 };
 
 /// "the loopback interface is down: ...", if that is why processes of this machine cannot reach each other at these

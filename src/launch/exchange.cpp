@@ -35,6 +35,17 @@ constexpr std::chrono::seconds kRivalsWord{3};
 
 std::string seconds_text(base::Duration duration) { return base::spell(base::to_seconds(duration), 4) + " s"; }
 
+void check_watched(const Directions& directions) {
+  const WatchedStore* const watched = directions.watched();
+  const std::string why = watched == nullptr ? std::string() : watched->why_over();
+  if (!why.empty()) throw Error(ErrorCode::transport, "this start cannot succeed any more: " + why);
+}
+
+/// Wakes up for that.
+void add_watched(const Directions& directions, std::vector<pollfd>& sockets) {
+  if (const WatchedStore* const watched = directions.watched()) sockets.push_back({watched->fd(), POLLIN, 0});
+}
+
 std::string encode_failure(const Status& status) {
   return base::join_fields({std::to_string(static_cast<int>(status.code())), status.message()});
 }
@@ -91,6 +102,8 @@ class Root final : public Exchange {
                    static_cast<std::size_t>(place_.size) + Reception::kStrangers),
         members_(static_cast<std::size_t>(place_.size)) {}
 
+  void check() const override { check_watched(*directions_); }
+
   [[nodiscard]] std::vector<std::string> exchange(std::string_view label, const std::string& mine,
                                                   base::Duration patience, base::Time begun) override {
     if (failure_) throw Error(*failure_);
@@ -112,6 +125,7 @@ class Root final : public Exchange {
     while (true) {
       const std::vector<int> missing = serve(label);
       if (missing.empty()) break;
+      check();
       if (base::now() >= begun + patience) {
         throw Error(ErrorCode::transport,
                     bootstrap::missing_ranks(missing, label, patience) + describe_strangers() + remark());
@@ -225,6 +239,7 @@ class Root final : public Exchange {
         sockets.push_back({member->connection.fd(), member->connection.events(), 0});
       }
     }
+    add_watched(*directions_, sockets);
     wait_until(sockets, deadline);
   }
 
@@ -278,6 +293,8 @@ class Leaf final : public Exchange {
   Leaf(Place place, std::unique_ptr<Directions> directions)
       : place_(std::move(place)), directions_(std::move(directions)) {}
 
+  void check() const override { check_watched(*directions_); }
+
   [[nodiscard]] std::vector<std::string> exchange(std::string_view label, const std::string& mine,
                                                   base::Duration patience, base::Time begun) override {
     if (failure_) throw Error(*failure_);
@@ -321,7 +338,9 @@ class Leaf final : public Exchange {
                                               "\" was over (its connection: " + root_->lost() + ")");
       }
       if (base::now() >= deadline) throw Error(ErrorCode::transport, bootstrap::missing_ranks({0}, label, patience));
+      check();
       std::vector<pollfd> sockets{{root_->fd(), root_->events(), 0}};
+      add_watched(*directions_, sockets);
       wait_until(sockets, deadline);
     }
   }

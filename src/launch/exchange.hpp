@@ -18,7 +18,8 @@
 // Deadlines. A rank has `patience` from the time at which it began the step. Rank 0's deadline decides: rank 0 names
 // all ranks that did not come, and tells all others. A rank whose own deadline passes first cannot know which ranks are
 // missing. It gives up only if rank 0 has not sent `waiting`; then rank 0 is missing. Else it waits for rank 0's
-// decision for another patience and a little more.
+// decision for another patience and a little more. Where the ranks meet by a store that learns of deaths
+// (watched_store.hpp), a step ends when the store says so.
 //
 // Death of a rank. Its connection ends, and rank 0 notices: the step fails at once on all ranks with its name. If its
 // bytes had come already, the next step fails. If rank 0 dies, the connections of all others end, and each reports
@@ -54,6 +55,8 @@ class Exchange {
   /// As bootstrap::Bootstrap::exchange. The first one also finds rank 0.
   [[nodiscard]] virtual std::vector<std::string> exchange(std::string_view label, const std::string& mine,
                                                           base::Duration patience, base::Time begun) = 0;
+  /// Throws Error (transport) if this start cannot succeed any more (watched_store.hpp).
+  virtual void check() const {}
 };
 
 /// Rank 0 listens when this returns. Throws Error (transport) when it cannot.

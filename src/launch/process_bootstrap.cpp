@@ -47,6 +47,10 @@ class ProcessBootstrap final : public bootstrap::Bootstrap {
 
   [[nodiscard]] std::string describe() const override { return found_by_ + ", because " + reason_; }
 
+  void check() const override {
+    if (exchange_ != nullptr) exchange_->check();
+  }
+
   void close() noexcept override { exchange_.reset(); }
 
  private:

@@ -54,6 +54,8 @@ void open_standard_descriptors();
 [[nodiscard]] Outcome run_processes(int count, const std::function<int(int rank, int report)>& body,
                                     Descendants descendants = Descendants::left_alone, int lifeline = -1);
 
+/// "signal 9 (Killed)".
+[[nodiscard]] std::string describe_signal(int signal);
 /// "was killed by signal 9 (Killed)", "ended with exit status 3".
 [[nodiscard]] std::string describe_status(int status);
 /// The exit status that a shell would give it.

@@ -90,6 +90,14 @@ std::optional<Start> by_wish(const Situation& situation) {
   return start;
 }
 
+std::optional<Start> by_keeper(const Situation& situation) {
+  if (!look_up(situation.environment, "KOLO_KEEPER")) return std::nullopt;
+  throw Error(ErrorCode::unsupported,
+              "kolo-run has started this process in a job whose ranks may come and go (--min-np, --max-np, --respawn), "
+              "and this program makes a world that cannot change: start it by kolo-run with -np alone" +
+                  std::string(kOrAlone));
+}
+
 std::optional<Start> by_store(const Situation& situation) {
   const base::Lookup& environment = situation.environment;
   const std::optional<std::string> store = look_up(environment, "KOLO_STORE");
@@ -181,6 +189,7 @@ struct Row {
 
 constexpr std::array kRows = {Row{"Options::with_store", by_option},
                               Row{"KOLO_ALONE", by_wish},
+                              Row{"KOLO_KEEPER (kolo-run --min-np)", by_keeper},
                               Row{"KOLO_STORE, KOLO_RANK, KOLO_SIZE", by_store},
                               Row{"torchrun (TORCHELASTIC_RUN_ID)", by_torchrun},
                               Row{"MPI (variables of mpirun, or of a PMI)", by_mpi},

@@ -4,18 +4,22 @@
 //
 //   1  Options::with_store                         the program itself
 //   2  KOLO_ALONE                                  a world of one
-//   3  KOLO_STORE, KOLO_RANK, KOLO_SIZE            a person, a job's script, kolo-run
-//   4  TORCHELASTIC_RUN_ID and PyTorch's variables torchrun
-//   5  mpirun's variables, or those of a PMI       MPI, where it is in the build (mpirun; srun --mpi=pmix, ...)
-//   6  RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT  PyTorch's variables, by whatever sets them
-//   7  SLURM_PROCID, SLURM_STEP_NUM_TASKS, ...     srun, for a step of several tasks
-//   8  nothing                                     a world of one
+//   3  KOLO_KEEPER                                 kolo-run, in a job whose ranks may change: refused, see below
+//   4  KOLO_STORE, KOLO_RANK, KOLO_SIZE            a person, a job's script, kolo-run
+//   5  TORCHELASTIC_RUN_ID and PyTorch's variables torchrun
+//   6  mpirun's variables, or those of a PMI       MPI (mpirun; mpiexec; srun --mpi=pmix, ...)
+//   7  RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT  PyTorch's variables, by whatever sets them
+//   8  SLURM_PROCID, SLURM_STEP_NUM_TASKS, ...     srun, for a step of several tasks
+//   9  nothing                                     a world of one
 //
 // Why this order. Variables of Kolo's own go before those of launchers; an inner launcher goes before an outer one.
 // torchrun may run under mpirun or srun, and then starts more ranks; MPI may run under srun. PyTorch's variables
 // without torchrun are often set by a script from mpirun's; then MPI is there and better. A step of Slurm's is last,
 // because all others may run inside one. Only variables of a step with several tasks count: a batch script has the
 // job's variables, and is one process.
+//
+// A process of an elastic job has no rank until the keeper gives it one (next_generation.hpp). A context that it makes
+// by itself would be a world of one.
 //
 // Where torchrun's and PyTorch's ranks meet. MASTER_PORT is in use by torchrun's agent or by the program's process
 // group, whose protocol is PyTorch's. Kolo does not use it: rank 0 listens on MASTER_ADDR at the first free one of
@@ -47,7 +51,7 @@ struct Situation {
   base::Lookup environment;
   const Options* options = nullptr;
   bool alone = false;  ///< KOLO_ALONE
-  bool mpi = false;    ///< MPI is in the build, and its launcher has started this process
+  bool mpi = false;    ///< a launcher of MPI has started this process
 };
 
 enum class StartKind : std::uint8_t { alone, meeting, mpi };

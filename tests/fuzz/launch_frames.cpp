@@ -46,7 +46,8 @@ std::vector<std::string> seeds() {
   std::string frames;
   for (const launch::Frame& frame :
        {launch::Frame{launch::FrameType::contribution, 1, "first"}, launch::Frame{launch::FrameType::waiting, 2, ""},
-        launch::Frame{launch::FrameType::failure, 3, std::string(kLongest, 'x')}}) {
+        launch::Frame{launch::FrameType::failure, 3, std::string(kLongest, 'x')},
+        launch::Frame{launch::FrameType::notice, 0, "a notice"}}) {
     frames += launch::EncodedFrame(frame).bytes + std::string(sizeof(base::Word), 'p');
   }
   return {'\0' + frames, '\6' + frames, '\xff' + frames, '\xff' + frames.substr(0, 60)};

@@ -7,6 +7,7 @@
 
 #include <kolo/error.hpp>
 
+#include "launch/notice_link.hpp"
 #include "launch/start.hpp"
 
 namespace kolo::fuzz {
@@ -46,7 +47,14 @@ void run(std::string_view input) {
       KOLO_CHECK(start.where.has_value() && !start.where->describe().empty());
     }
   } catch (const Error& error) {
-    KOLO_CHECK(error.code() == ErrorCode::invalid_setting || error.code() == ErrorCode::transport);
+    KOLO_CHECK(error.code() == ErrorCode::invalid_setting || error.code() == ErrorCode::transport ||
+               (error.code() == ErrorCode::unsupported && variables.count("KOLO_KEEPER") > 0));
+  }
+  try {
+    const std::string parent = situation.environment("KOLO_KEEPER").value_or(std::string(input));
+    KOLO_CHECK(launch::encode(launch::decode_parent(parent)) == parent);
+  } catch (const Error& error) {
+    KOLO_CHECK(error.code() == ErrorCode::invalid_setting);
   }
   KOLO_CHECK(!launch::explain_start(situation).empty());
   if (const auto host = launch::first_host(input)) KOLO_CHECK(!host->empty() && host->size() <= input.size());
@@ -60,6 +68,7 @@ std::vector<std::string> seeds() {
           "KOLO_STORE=file:///shared/job7\nKOLO_RANK=1\nKOLO_SIZE=4\n",
           "KOLO_SIZE=4\n",
           "KOLO_ALONE=1\n",
+          "KOLO_KEEPER=local:0a1b2/" + std::string(64, 'c') + "\n",
           "OMPI_COMM_WORLD_SIZE=2\n",
           torchrun,
           torchrun + "TORCHELASTIC_RUN_ID=none\n",

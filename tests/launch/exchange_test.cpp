@@ -91,13 +91,6 @@ TEST(Sockets, ToMeetOneselfIsToBeRefused) {
   EXPECT_EQ(connect_error(fd.get()), ECONNREFUSED);
 }
 
-TEST(Proof, IsHmacSha256) {
-  // RFC 4231, test case 2.
-  EXPECT_EQ(base::hex_of(base::prove("Jefe", "what do ya want for nothing?")),
-            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-  EXPECT_EQ(base::hex_of(base::prove("", "")), "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
-}
-
 TEST(Handshake, EveryByteOfAHelloMatters) {
   const base::Word greeted = base::random_word();
   const base::HelloBytes right = base::make_hello("key", greeted, {3, 8, 1234, base::random_word()});

@@ -106,13 +106,13 @@ TEST(StartChoice, OneOrder) {
 }
 
 TEST(StartChoice, TheOrderIsShownWithTheReasons) {
-  EXPECT_EQ(
-      explain_start({lookup(kPyTorch + kSlurm), nullptr, false, true}),
-      (std::vector<std::string>{
-          "Options::with_store: not there", "KOLO_ALONE: not there", "KOLO_STORE, KOLO_RANK, KOLO_SIZE: not there",
-          "torchrun (TORCHELASTIC_RUN_ID): not there", "MPI (variables of mpirun, or of a PMI): taken",
-          "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: there, but an earlier one goes first",
-          "srun (SLURM_STEP_NUM_TASKS): there, but an earlier one goes first", "a world of one: not needed"}));
+  EXPECT_EQ(explain_start({lookup(kPyTorch + kSlurm), nullptr, false, true}),
+            (std::vector<std::string>{
+                "Options::with_store: not there", "KOLO_ALONE: not there", "KOLO_KEEPER (kolo-run --min-np): not there",
+                "KOLO_STORE, KOLO_RANK, KOLO_SIZE: not there", "torchrun (TORCHELASTIC_RUN_ID): not there",
+                "MPI (variables of mpirun, or of a PMI): taken",
+                "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: there, but an earlier one goes first",
+                "srun (SLURM_STEP_NUM_TASKS): there, but an earlier one goes first", "a world of one: not needed"}));
   EXPECT_EQ(explain_start({lookup({}), nullptr, false, false}).back(), "a world of one: taken");
 }
 
