@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <kolo/context.hpp>
@@ -186,7 +187,7 @@ class Call {
 
 /// @name making a call
 /// The rules for all collectives are in collectives.hpp. Without a name the order of the calls is the name; an empty
-/// name is refused (`Error` invalid_argument), and so is a list of calls without a name. From any thread.
+/// name is refused (`Error` invalid_argument). From any thread.
 /// @{
 /// Makes the call, and waits until it has completed. `result` gets the result of a call that owns its result; other
 /// calls do not touch it.
@@ -205,6 +206,10 @@ inline CallResult result_of(const Where& where, const Call& call) {
   return result;
 }
 inline CallResult result_of(const Call& call) { return result_of(current_context(), call); }
+inline AlltoallResult alltoall_of(const Where& where, const Call& call) {
+  CallResult result = result_of(where, call);
+  return {std::move(result.output), std::move(result.received_splits)};
+}
 }  // namespace detail
 
 /// A request that is checked and named once and can be started often, like a persistent collective of MPI 4. Move-only;
@@ -239,10 +244,11 @@ KOLO_API Prepared prepare(const Where& where, const Call& call);
 /// and shape only; operation, scales, root and device must be the same (else: invalid_argument). Memory that one call
 /// writes must not be used by another. Every rank gives the same number of calls, in the same order (else: mismatch, on
 /// every rank). If one call fails on a rank (its output has a wrong size), all fail there, and their outputs are
-/// undefined. The shortest timeout counts. A grouped call has a name and at least one call; each call has tensors, and
-/// an output of the caller's (else: invalid_argument). From any thread. `prepare(where, Call::grouped(calls))` prepares
-/// one.
+/// undefined. The shortest timeout counts. A grouped call has at least one call; each call has tensors, and an output
+/// of the caller's (else: invalid_argument). From any thread. `prepare(where, Call::grouped(calls))` prepares one.
 /// @{
+inline void grouped(Span<const Call> calls) { run(Call::grouped(calls)); }
+inline Handle grouped_async(Span<const Call> calls) { return start(Call::grouped(calls)); }
 inline void grouped(const Where& where, Span<const Call> calls) { run(where, Call::grouped(calls)); }
 inline Handle grouped_async(const Where& where, Span<const Call> calls) { return start(where, Call::grouped(calls)); }
 /// @}

@@ -305,11 +305,11 @@ inline Handle scatter_into_async(const Where& where, const std::optional<ConstTe
 /// splits one exchange suffices; with them the ranks first tell each other how much will come.
 /// @{
 inline AlltoallResult alltoall(ConstTensorView in, Splits splits = {}, const AlltoallOptions& options = {}) {
-  return detail::result_of(Call::alltoall(in, splits, options));
+  return detail::alltoall_of(current_context(), Call::alltoall(in, splits, options));
 }
 inline AlltoallResult alltoall(const Where& where, ConstTensorView in, Splits splits = {},
                                const AlltoallOptions& options = {}) {
-  return detail::result_of(where, Call::alltoall(in, splits, options));
+  return detail::alltoall_of(where, Call::alltoall(in, splits, options));
 }
 inline Future<AlltoallResult> alltoall_async(ConstTensorView in, Splits splits = {},
                                              const AlltoallOptions& options = {}) {

@@ -63,13 +63,15 @@ class KOLO_API Group {
   /// collective. Groups of the same ranks and name are matched in the order of the calls. Throws `Error`:
   /// invalid_argument if the list has a rank twice, has a rank that does not exist, or does not have this rank, or if
   /// one of them is in KOLO_GROUPS groups already or has joined; mismatch if ranks give other orders; timeout (fatal)
-  /// if a rank of the list does not call it.
+  /// if a rank of the list does not call it, or expired with `GroupOptions::fails_alone`.
   [[nodiscard]] static Group of(const Group& parent, const std::vector<int>& ranks, const GroupOptions& options = {});
   /// The group of these ranks of the calling thread's world.
   [[nodiscard]] static Group of(const std::vector<int>& ranks, const GroupOptions& options = {});
   /// The group of all ranks of this group that give the same colour, in the order of their keys; ranks with equal keys
   /// keep their order. All ranks of this group call it. A colour is not negative. A rank that gives `kNoGroup` gets a
-  /// group of which it is no member; such a group can only be destroyed. Throws `Error` (invalid_argument).
+  /// group of which it is no member; such a group can only be destroyed. With `GroupOptions::fails_alone` a rank that
+  /// does not call it fails the call alone; for that, all ranks of this group are in one more group meanwhile
+  /// (KOLO_GROUPS). Throws `Error` (invalid_argument).
   [[nodiscard]] Group split(int color, int key = 0, const GroupOptions& options = {}) const;
 
   // No moves: a group is never empty.
@@ -218,8 +220,8 @@ KOLO_API void run_forked(int ranks, const std::function<void()>& body, const Opt
 /// Runs a program as `ranks` processes of this machine, each of which joins the job with `init`. The tool kolo-run does
 /// this. `command`: the program, looked for as a shell does, and its arguments. Output and signals as with
 /// `run_forked`. A sentence on standard error names the rank that failed first; its exit status is returned (128 + the
-/// signal's number if it was killed), or 0. Processes that the ranks started and left running are ended. Throws `Error`
-/// (invalid_argument, transport).
+/// signal's number if it was killed), or 0. Processes that the ranks started and left running are ended. Each rank gets
+/// OMP_NUM_THREADS, its share of the CPUs, unless the environment has it. Throws `Error` (invalid_argument, transport).
 [[nodiscard]] KOLO_API int run_program(int ranks, const std::vector<std::string>& command);
 
 /// This rank's place among all ranks, or among the group's: 0 ... size()-1.

@@ -35,7 +35,8 @@ enum class ErrorCode : std::uint8_t {
   user_exception = 11,   ///< a rank's own code threw and left the job: a fatal error. Retry: no.
   out_of_memory = 12,    ///< no memory for the start, a result or an arena; a job that runs goes on. Retry: with less.
   io = 13,               ///< a file cannot be read or written (a full disk); the job goes on. Retry: once it can.
-  expired = 14,          ///< the deadline of a send or a receive passed; the job goes on. Retry: yes.
+  expired = 14,          ///< the deadline of a send or a receive, or of a group that was to be made (`fails_alone`),
+                         ///< passed; the job goes on. Retry: yes.
   cancelled = 15,        ///< a receive was cancelled, or a message given up by the other side. Retry: yes.
 };
 /// How many codes there are.

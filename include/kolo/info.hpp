@@ -14,16 +14,17 @@
 
 namespace kolo {
 
-/// "0.2.0".
+/// Major, minor and patch: "0.3.0".
 [[nodiscard]] KOLO_API const char* version() noexcept;
 
-/// The libraries and compiler of this build; an empty string for a part that was left out.
+/// The compiler of this build, and the libraries that it was built with or that this process has opened; an empty
+/// string for a part that was left out.
 struct BuildInfo {
   std::string version;
   std::string compiler;  ///< "GCC 12.2.0"
-  std::string mpi;       ///< "Open MPI v4.1.4"
+  std::string mpi;       ///< "Open MPI v4.1.4 (/usr/lib/x86_64-linux-gnu/libmpi.so.40)"; empty: none has been opened
   std::string ucx;       ///< "UCX 1.13": the version of the headers; the library is loaded when it is needed
-  std::string cuda;      ///< "CUDA 13.0, NCCL 2.28.9"; empty: this build has no CUDA part
+  std::string cuda;      ///< "CUDA 13.0, NCCL 2.28.9 (/usr/lib/...)", or that NCCL has not been opened
   std::string simd;      ///< the instruction set that the CPU kernels use here: "AVX3"
 };
 [[nodiscard]] KOLO_API BuildInfo built_with();
@@ -58,6 +59,7 @@ struct Histogram {
 struct CollectiveCount {
   std::uint64_t calls = 0;  ///< that are over (a grouped call counts once)
   std::uint64_t bytes = 0;  ///< of this rank's inputs
+  std::uint64_t ns = 0;     ///< for which its batches ran, in nanoseconds; calls that avoid the log are not timed
 };
 
 /// Counters of this rank since the context was made. They only rise.
@@ -107,9 +109,9 @@ struct Metrics {
 /// Any thread. Not inside a callback of on_done, where it is an error (invalid_argument).
 [[nodiscard]] KOLO_API Metrics metrics(const Group& group = current_context());
 
-/// The same as an object of JSON, with the members' names; of a collective an object of "calls" and "bytes", of a
-/// histogram one of "bounds", "counts", "count" and "sum". And what the engine counts for itself: docs/tuning.md and
-/// docs/gpu.md name what tells something to its user.
+/// The same as an object of JSON, with the members' names; of a collective an object of "calls", "bytes" and
+/// "ns", of a histogram one of "bounds", "counts", "count" and "sum". And what the engine counts for itself:
+/// docs/tuning.md and docs/gpu.md name what tells something to its user.
 [[nodiscard]] KOLO_API std::string metrics_json(const Group& group = current_context());
 /// All of it as Prometheus reads it (text format): names with "kolo_" before them, in base units (seconds, bytes), each
 /// with the label `rank`. What KOLO_METRICS_FILE writes.

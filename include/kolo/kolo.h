@@ -58,7 +58,7 @@ extern "C" {
 #define KOLO_ABI_VERSION 1
 /// The library's `KOLO_ABI_VERSION`. A program compiled with a header of a higher one needs a newer library.
 KOLO_API int32_t kolo_abi_version(void);
-/// "0.2.0".
+/// Major, minor and patch: "0.3.0".
 KOLO_API const char* kolo_version(void);
 
 /// @}
@@ -82,7 +82,7 @@ typedef enum kolo_status {
   KOLO_USER_EXCEPTION = 11,   ///< a rank's own code failed and left the job; ends the job
   KOLO_OUT_OF_MEMORY = 12,    ///< the job goes on
   KOLO_IO = 13,               ///< a file cannot be read or written
-  KOLO_EXPIRED = 14,          ///< the deadline of a message passed; the job goes on
+  KOLO_EXPIRED = 14,          ///< the deadline of a message, or of a group to be made, passed; the job goes on
   KOLO_CANCELLED = 15,        ///< a receive was cancelled, or a message given up by the other side
   KOLO_PENDING = 1000         ///< no error: the operation is not done yet (`kolo_wait`), or a store has no value yet
 } kolo_status;
@@ -263,9 +263,11 @@ typedef struct kolo_group_options {
   const char* name;  ///< tells groups apart that several threads make of the same ranks at once; NULL: none
   double timeout;    ///< seconds to wait for the other ranks until it is a fatal error; more than 0, or negative (the
                      ///< default): KOLO_TIMEOUT_S
+  int32_t fails_alone;  ///< 1: then only this call fails (`KOLO_EXPIRED`), on every rank that makes it; default 0
+  int32_t reserved;     ///< 0
 } kolo_group_options;
 #define KOLO_GROUP_OPTIONS_INIT                                                                                        \
-  { sizeof(kolo_group_options), NULL, -1.0 }
+  { sizeof(kolo_group_options), NULL, -1.0, 0, 0 }
 
 /// This rank's place in the group, from 0, and how many ranks the group has.
 KOLO_API kolo_status kolo_rank(const kolo_group* group, int32_t* rank);
@@ -434,8 +436,8 @@ typedef struct kolo_call {
 KOLO_API kolo_status kolo_run(const kolo_group* group, const char* name, const kolo_call* call, kolo_result** result,
                               kolo_handle** handle);
 /// Makes several calls of one kind as one operation, which runs on all ranks or on none. They differ in memory, type
-/// and shape only, and every rank gives the same number. It has a name, and each call an output of the caller's
-/// (kolo/call.hpp, "grouped calls"). All calls of an array have the same `size`.
+/// and shape only, and every rank gives the same number. Each has an output of the caller's (kolo/call.hpp, "grouped
+/// calls"). All calls of an array have the same `size`.
 KOLO_API kolo_status kolo_grouped(const kolo_group* group, const char* name, const kolo_call* calls, size_t count,
                                   kolo_handle** handle);
 /// Reduces several tensors in place as one operation. All ranks give the same names, types and shapes in the same

@@ -14,6 +14,7 @@
 /// - Gradients that are reduced where they lie: kolo::GradientArena
 /// - Tensors are views of the caller's memory: kolo::TensorView, kolo::view (types.hpp)
 /// - Errors: kolo::Error, kolo::ErrorCode
+/// - Jobs whose ranks may come and go: kolo::elastic (elastic.hpp)
 /// - Information: kolo::describe, kolo::settings, kolo::metrics (info.hpp); kolo::devices; kolo::Options::log_sink
 /// - For programs that have MPI: kolo::mpi::bootstrap
 /// - For C, and whatever can call C: kolo/kolo.h
@@ -25,6 +26,7 @@
 #include <kolo/config.hpp>
 #include <kolo/context.hpp>
 #include <kolo/devices.hpp>
+#include <kolo/elastic.hpp>
 #include <kolo/error.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/handle.hpp>

@@ -69,6 +69,9 @@ struct GroupOptions {
   /// How long to wait for the other ranks before that becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than
   /// zero (`Error` invalid_argument).
   std::optional<std::chrono::nanoseconds> timeout;
+  /// That time ends only this call, on every rank that makes it, and the job goes on. `Error` (expired) names the ranks
+  /// that did not come. A rank that comes later gets the same error at once. The same on every rank.
+  bool fails_alone = false;
 
   GroupOptions() = default;
   template <class Name, class = std::enable_if_t<std::is_convertible_v<const Name&, std::string_view> &&
@@ -77,6 +80,7 @@ struct GroupOptions {
 
   KOLO_SETTER(GroupOptions, std::string, name)
   KOLO_SETTER_TIMEOUT(GroupOptions)
+  KOLO_SETTER(GroupOptions, bool, fails_alone)
 };
 
 /// Options of a collective that reduces. A `ReduceOp` converts: `allreduce(view, ReduceOp::average)`. All options but

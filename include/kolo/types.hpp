@@ -401,13 +401,16 @@ class KOLO_RESULT Tensor {
   DType dtype_ = DType::float32;
 };
 
-/// The result of a collective that allocates it.
+/// The result of any call that owns it (call.hpp).
 struct [[nodiscard]] CallResult {
   Tensor output;
   std::vector<std::int64_t> received_splits;  ///< only for an alltoall: how many rows came from each rank
 };
-/// The result of an alltoall: the received rows, in the order of ranks, and how many came from each rank.
-using AlltoallResult = CallResult;
+/// The result of an alltoall.
+struct [[nodiscard]] AlltoallResult {
+  Tensor output;                              ///< the received rows, in the order of ranks
+  std::vector<std::int64_t> received_splits;  ///< how many came from each rank
+};
 
 }  // namespace kolo
 

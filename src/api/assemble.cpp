@@ -311,17 +311,17 @@ class Assembly {
       return base::join_fields({listener_ ? listener_->addresses() : std::string(), encode_cpus(base::affinity()),
                                 std::to_string(base::private_cache_bytes()), base::system_name(),
                                 base::join_process_barriers() ? "1" : "0", std::to_string(base::usable_cpus()),
-                                own_address(parts_.settings.interface)});
+                                own_address(parts_.settings.interface), std::to_string(base::openmp_threads())});
     });
     std::vector<base::RankCpus> cpus;
     std::size_t cache = std::numeric_limits<std::size_t>::max();
     parts_.has_barriers = true;
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
-      if (fields.size() != 7) base::throw_unreadable();
+      if (fields.size() != 8) base::throw_unreadable();
       leader_addresses_.push_back(std::move(fields[0]));
-      cpus.push_back(
-          {decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3]), decode_number<int>(fields[5])});
+      cpus.push_back({decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3]),
+                      decode_number<int>(fields[5]), decode_number<int>(fields[7])});
       cache = std::min<std::size_t>(cache, decode_number<std::size_t>(fields[2]));
       parts_.has_barriers = parts_.has_barriers && fields[4] == "1";
       addresses_.push_back(std::move(fields[6]));
@@ -330,6 +330,8 @@ class Assembly {
     slots_ = parts_.settings.slots == 0 ? data::cpu::choose_slots(is_one_machine())
                                         : std::max<std::int64_t>(parts_.settings.slots, kFewestSlots);
     const auto rank = static_cast<std::size_t>(parts_.topology.rank);
+    const std::string crowded = rank == 0 ? base::crowding(cpus) : std::string();
+    if (!crowded.empty()) KOLO_LOG(*parts_.logger, warning) << crowded;
     const base::CpuShare share = base::cpu_share(cpus, rank);
     ranks_a_cpu_ = share.ranks_a_cpu;
     parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
@@ -374,10 +376,12 @@ class Assembly {
             auto control = tcp::TcpControlChannel::connect(
                 std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout),
                 leader_addresses_, job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
-            std::string interfaces = base::join_fields(control->interfaces());
+            std::vector<std::string> interfaces = control->interfaces();
+            interfaces.insert(interfaces.begin(), over_loopback(*control));
             parts_.control = std::move(control);
-            return interfaces;
+            return base::join_fields(interfaces);
           });
+      warn_of_loopback(said);
       Carrier carrier = choose_carrier(bootstrap_, parts_.settings, parts_.topology, !is_one_machine(),
                                        interfaces_of_machine(said), patience_);
       inter_ = parts_.inter = std::move(carrier.transport);
@@ -399,10 +403,36 @@ class Assembly {
     std::vector<std::string> all;
     for (std::size_t rank = 0; rank < said.size(); ++rank) {
       if (machines_[rank] != machines_[static_cast<std::size_t>(parts_.topology.rank)]) continue;
-      for (std::string& one : base::split_fields(said[rank]))
-        if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(std::move(one));
+      std::vector<std::string> fields = base::split_fields(said[rank]);
+      for (std::size_t i = 1; i < fields.size(); ++i)
+        if (std::find(all.begin(), all.end(), fields[i]) == all.end()) all.push_back(std::move(fields[i]));
     }
     return all;
+  }
+
+  /// A rank of another machine that this leader has met over the loopback interface; empty: there is none.
+  [[nodiscard]] std::string over_loopback(const tcp::TcpControlChannel& control) const {
+    for (const int node : control.loopback_nodes()) {
+      const int rank = parts_.topology.leader_of(node);
+      if (machines_[static_cast<std::size_t>(rank)] != machines_[static_cast<std::size_t>(parts_.topology.rank)])
+        return std::to_string(rank);
+    }
+    return {};
+  }
+
+  /// Once, on rank 0. `said`: by rank what `over_loopback` has found, and interfaces.
+  void warn_of_loopback(const std::vector<std::string>& said) const {
+    if (parts_.topology.rank != 0) return;
+    for (std::size_t rank = 0; rank < said.size(); ++rank) {
+      const std::vector<std::string> fields = base::split_fields(said[rank]);
+      if (fields.empty() || fields.front().empty()) continue;
+      KOLO_LOG(*parts_.logger, warning)
+          << "ranks " << rank << " and " << decode_number<int>(fields.front())
+          << " count as of different hosts, but have met over a loopback interface: they are on one, and share no "
+             "memory, because its containers have host names of their own. Give them one host name (docker run "
+             "--uts=host), or networks of their own";
+      return;
+    }
   }
 
   /// A function that makes a process set's data plane: the first (0) for tensors of the CPU, the second (1) for tensors

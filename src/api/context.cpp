@@ -2,6 +2,7 @@
 //
 // Contexts, the one that belongs to the process, and the one that is bound to a thread.
 #include <kolo/context.hpp>
+#include <kolo/detail/leaving.hpp>
 #include <kolo/looking.hpp>
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,26 +27,35 @@
 namespace kolo {
 namespace {
 
-/// The process's exit status, set when it calls `exit` or returns from main.
-std::atomic<int> exit_status{0};
+class Process;
+Process& process();
+
+/// Lets `Process::end_process` be called when the process ends, before what was registered earlier.
+void end_at_exit() noexcept;
 
 /// How long a failing rank waits until its departure is reported.
 constexpr std::chrono::seconds kFarewell{1};
 
-/// The process-wide state of the library: the context of `init`, which is closed at exit if it is still open.
+/// The process-wide state of the library: the context of `init`, which is closed at exit if it is still open. It is
+/// never destroyed: a thread other than the one that called exit may be inside a call, or make one later.
 class Process {
  public:
-  ~Process() {
-    if (is_inherited()) {
-      keep_all();
-      return;
-    }
-    const int status = exit_status.load();
-    // Ended, but not destroyed: a thread other than the one that called exit may be inside a call, or make one later.
+  /// At the end of the process, with its exit status: leaves all jobs, then finalises MPI. A second call finds nothing
+  /// left to do.
+  void end_process(int status) noexcept {
+    if (is_inherited()) return;
     static Context* kept = nullptr;
-    kept = release().release();
-    if (kept != nullptr) end(api::impl_of(*kept), {}, status != 0);
-    for (const auto& impl : left_open_) end(*impl, {}, status != 0);
+    if (auto context = release()) {
+      kept = context.release();
+      end(api::impl_of(*kept), {}, status != 0);
+    }
+    std::vector<std::shared_ptr<detail::ContextImpl>> open;
+    {
+      const base::MutexLock lock(mutex_);
+      open = left_open_;
+    }
+    for (const auto& impl : open) end(*impl, {}, status != 0);
+    const base::MutexLock lock(mutex_);
     launcher_.end(patience_, status);
   }
 
@@ -113,6 +124,10 @@ class Process {
   std::unique_ptr<detail::BootstrapHolder> bootstrap(const Options& options) {
     if (auto holder = api::meet_without_mpi(options)) return holder;  // others need not wait for a resolver of names
     const base::MutexLock lock(mutex_);
+    launcher_.begin(options);
+    // Once more, behind MPI_Init: handlers run last in, first out, and MPICH's ends a job that has not finalised.
+    static const bool once = (end_at_exit(), true);
+    static_cast<void>(once);
     return launcher_.bootstrap(options);
   }
   /// Throws Error (unsupported) in a process that was forked while its parent had a context, or made one. If the parent
@@ -122,13 +137,6 @@ class Process {
     if (api::contexts_are_inherited()) api::throw_inherited();
     generation_ = api::fork_generation();
   }
-  /// In a forked child: keeps the parent's objects without destroying them. Without the mutex, because a thread of the
-  /// parent may have held it at the fork.
-  void keep_all() noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
-    static_cast<void>(context_.release());
-    for (auto& impl : left_open_) api::keep_inherited(std::move(impl));
-  }
-
   std::atomic<std::uint32_t> generation_{api::fork_generation()};
   base::Mutex initialising_;
   base::Mutex joining_;
@@ -140,11 +148,16 @@ class Process {
   base::Duration patience_ KOLO_GUARDED_BY(mutex_){};  // KOLO_TIMEOUT_S
 };
 
+void end_at_exit() noexcept {
+  // If it cannot be registered, the others are told by the end of this process's connections.
+  static_cast<void>(::on_exit([](int status, void*) { process().end_process(status); }, nullptr));
+}
+
 Process& process() {
-  static Process instance;
-  // Registered after the destructor, and therefore called before it.
-  static const bool asks = ::on_exit([](int status, void*) { exit_status.store(status); }, nullptr) == 0;
-  static_cast<void>(asks);  // if it fails, the status counts as 0
+  static Process& instance = *[] {
+    end_at_exit();
+    return new Process;
+  }();
   return instance;
 }
 
@@ -310,15 +323,25 @@ Context::~Context() {
   end_by_destructor(std::move(world_.context_), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
 }
 
-void Context::shutdown() {
-  if (!world_.context_) return;
-  detail::ContextImpl& its = api::impl_of(*this);
+namespace {
+
+void shut_down(detail::ContextImpl& its, const std::function<void(engine::Engine&)>& leave) {
   its.engine().check_may_shut_down();
   its.end_metrics();
-  its.engine().shutdown();
+  leave(its.engine());
   its.forget_connections();
   its.set_timeline(nullptr);
   process().note_end(its);
+}
+
+}  // namespace
+
+void Context::shutdown() {
+  if (world_.context_) shut_down(api::impl_of(*this), [](engine::Engine& engine) { engine.shutdown(); });
+}
+
+void detail::leave_early(Context& context) {
+  shut_down(api::impl_of(context), [](engine::Engine& engine) { engine.leave_early(); });
 }
 
 void Context::abandon(const std::string& reason) {

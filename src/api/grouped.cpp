@@ -20,7 +20,8 @@ namespace kolo::api {
 namespace {
 
 [[noreturn]] void refuse_group(std::string_view name, const std::string& why) {
-  throw Error(ErrorCode::invalid_argument, "grouped call " + base::quoted(name) + ": " + why);
+  const std::string which = name.empty() ? "this grouped call" : "grouped call " + base::quoted(name);
+  throw Error(ErrorCode::invalid_argument, which + ": " + why);
 }
 
 /// Checks that a call has tensors, and is of a kind that can be grouped.
@@ -106,7 +107,6 @@ void append(Request& group, Request other) {
 }  // namespace
 
 Request make_grouped_request(const engine::SetState& set, std::string_view name, Span<const Call> calls) {
-  check_name(name);
   if (calls.empty()) refuse_group(name, "it has no calls; give at least one");
   for (std::size_t i = 0; i < calls.size(); ++i) check_kind(name, parts_of(calls[i]), i);
   check_memory(name, calls);

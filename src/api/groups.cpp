@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -64,6 +65,18 @@ std::vector<std::int32_t> checked_members(const engine::SetState& parent, const 
   return members;
 }
 
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+/// For the group of those that split another one.
+GroupOptions as_meeting(GroupOptions options) {
+  options.name = options.name.empty() ? "kolo.split" : "kolo.split " + options.name;
+  return options;
+}
+
 Tensor gather_words(const Group& group, const ConstTensorView& own, const GroupOptions& options) {
   const base::MutexLock lock(api::lock_of_own_calls(group));
   AllgatherOptions gather;
@@ -76,8 +89,7 @@ Tensor gather_words(const Group& group, const ConstTensorView& own, const GroupO
 Group Group::of(const Group& parent, const std::vector<int>& ranks, const GroupOptions& options) {
   api::check_timeout("Group::of", options.timeout);
   const std::shared_ptr<engine::Engine>& engine = api::impl_of(parent).shared_engine();
-  engine::SetStatePtr state =
-      engine->submitter().make_set(checked_members(api::set_of(parent), ranks), options.name, options.timeout);
+  engine::SetStatePtr state = engine->submitter().make_set(checked_members(api::set_of(parent), ranks), options);
   return Group(parent.context_, std::make_shared<detail::Membership>(engine, std::move(state)));
 }
 
@@ -97,7 +109,9 @@ Group Group::split(int color, int key, const GroupOptions& options) const {
     int rank;  // ranks that have joined send none, so the rank is sent, too
   };
   const int own[] = {color, key, rank(*this)};
-  const Tensor all = gather_words(*this, const_view(own, Shape{1, 3}), options);
+  // A gather that a rank does not make would end the job. A group that a rank does not make does not.
+  const Group present = options.fails_alone ? of(*this, all_ranks(size(*this)), as_meeting(options)) : *this;
+  const Tensor all = gather_words(present, const_view(own, Shape{1, 3}), options);
   if (color == kNoGroup) return Group(context_, std::make_shared<detail::Membership>());
   const Span<const int> said = all.as<int>();
   std::vector<Word> words;

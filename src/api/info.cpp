@@ -7,12 +7,10 @@
 #include "api/launch.hpp"
 #include "base/text.hpp"
 #include "data/kernels/reduction.hpp"
+#include "mpi/library/opening.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/nccl_api.hpp"
-#endif
-#ifdef KOLO_HAS_MPI
-#include "mpi/mpi_lifetime.hpp"
 #endif
 #ifdef KOLO_HAS_UCX
 #include "transport/ucx/ucx_api.hpp"
@@ -52,14 +50,12 @@ BuildInfo built_with() {
   BuildInfo info;
   info.version = version();
   info.compiler = compiler();
-#ifdef KOLO_HAS_MPI
-  info.mpi = mpi::describe_library();
-#endif
+  info.mpi = mpi::describe_opened();
 #ifdef KOLO_HAS_UCX
   info.ucx = "UCX " + ucx::built_version();
 #endif
 #ifdef KOLO_HAS_CUDA
-  info.cuda = "CUDA " + cuda::runtime_version() + ", NCCL " + cuda::nccl_version();
+  info.cuda = "CUDA " + cuda::runtime_version() + ", " + cuda::describe_nccl();
 #endif
   info.simd = kernels::instruction_set();
   return info;

@@ -12,13 +12,11 @@
 
 #include "api/assemble.hpp"
 #include "base/settings.hpp"
+#include "bootstrap/handover.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "launch/process_bootstrap.hpp"
 #include "launch/start.hpp"
-#ifdef KOLO_HAS_MPI
-#include "bootstrap/handover.hpp"
-#include "mpi/mpi_bootstrap.hpp"
-#endif
+#include "mpi/library/opening.hpp"
 
 namespace kolo::api {
 
@@ -40,14 +38,9 @@ bool wants_to_be_alone(const base::Lookup& environment) {
   }
 }
 
-#ifdef KOLO_HAS_MPI
-constexpr const char* kRemedy = "start them by mpirun, or by srun with the --mpi that this MPI was built for, or by "
-                                "srun --mpi=none, or give them KOLO_STORE, KOLO_RANK and KOLO_SIZE";
-#else
 constexpr const char* kRemedy =
-    "start them by kolo-run, torchrun or srun --mpi=none, or give them KOLO_STORE, KOLO_RANK and KOLO_SIZE, or build "
-    "Kolo with MPI (KOLO_WITH_MPI=ON)";
-#endif
+    "start them by the mpirun of this MPI, or by srun with the --mpi that this MPI was built "
+    "for, or by srun --mpi=none, or give them KOLO_STORE, KOLO_RANK and KOLO_SIZE";
 
 /// Looks up the program's options first, and then the process's environment.
 base::Lookup environment_of(const Options& options) {
@@ -62,9 +55,7 @@ launch::Situation situation_of(const Options& options) {
   situation.environment = environment_of(options);
   situation.options = &options;
   situation.alone = wants_to_be_alone(situation.environment);
-#ifdef KOLO_HAS_MPI
   situation.mpi = mpi::started_by_launcher(situation.environment);
-#endif
   return situation;
 }
 
@@ -108,8 +99,6 @@ void expect_one_process(const base::Lookup& environment, const std::string& size
 
 }  // namespace
 
-#ifdef KOLO_HAS_MPI
-
 std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap& bootstrap,
                                                             const core::Topology& topology, std::size_t bytes,
                                                             const std::string& job_key, base::Duration patience) {
@@ -124,14 +113,6 @@ void Launcher::note(State state) noexcept {
 void Launcher::end(base::Duration patience, int status) noexcept {
   if (origin_ && origin_->is_here()) mpi_.end(patience, status);
 }
-
-#else
-
-void Launcher::note(State /*state*/) noexcept {}
-
-void Launcher::end(base::Duration /*patience*/, int /*status*/) noexcept {}
-
-#endif
 
 std::vector<std::string> explain_start(const Options& options) {
   const launch::Situation situation = situation_of(options);
@@ -161,24 +142,22 @@ std::unique_ptr<detail::BootstrapHolder> meet_without_mpi(const Options& options
   return meet(start, options);
 }
 
-std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
-#ifdef KOLO_HAS_MPI
-  const base::Duration patience = connect_patience(options);
-  const base::Lookup environment = environment_of(options);
+void Launcher::begin(const Options& options) {
   if (origin_ && !origin_->is_here()) {
     throw Error(ErrorCode::transport,
                 "MPI was initialised before this process was forked, and does not work in a fork: "
                 "start the processes by mpirun, or let them meet without MPI (KOLO_STORE)");
   }
   origin_.emplace();
-  mpi_.begin(patience, environment);
-  auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience);
-  expect_all_processes(environment, bootstrap->size());
+  const base::Lookup environment = environment_of(options);
+  abi_ = &mpi::open(environment);
+  mpi_.begin(*abi_, connect_patience(options), environment);
+}
+
+std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
+  auto bootstrap = abi_->of_world(join_node_of_processes, connect_patience(options));
+  expect_all_processes(environment_of(options), bootstrap->size());
   return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
-#else
-  static_cast<void>(options);
-  return nullptr;
-#endif
 }
 
 }  // namespace kolo::api

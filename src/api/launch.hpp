@@ -17,29 +17,27 @@
 #include "base/clock.hpp"
 #include "base/settings.hpp"
 #include "launch/start.hpp"
-#ifdef KOLO_HAS_MPI
-#include "mpi/mpi_lifetime.hpp"
-#endif
+#include "mpi/library/lifetime.hpp"
 
 namespace kolo::api {
 
 /// A world of one.
 std::unique_ptr<detail::BootstrapHolder> solo_bootstrap();
 
-#ifdef KOLO_HAS_MPI
 /// `bootstrap::Bootstrap::join_node` for processes. It is passed to the MPI module, which must not depend on shared
 /// memory.
 std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap& bootstrap,
                                                             const core::Topology& topology, std::size_t bytes,
                                                             const std::string& job_key, base::Duration patience);
-#endif
 
 /// The process's membership in the launcher's job. One instance in a process; one thread at a time.
 class Launcher {
  public:
-  /// The bootstrap by MPI; null if there is no MPI in the build. Throws Error (transport) if MPI cannot be initialised,
-  /// or was initialised before this process was forked, or if not all ranks come in time, or fewer than the launcher
-  /// has started.
+  /// Opens and initialises the process's MPI. Throws Error: transport if it cannot be opened or initialised, or was
+  /// initialised before this process was forked; invalid_setting (mpi/library/opening.hpp).
+  void begin(const Options& options);
+  /// The bootstrap by MPI, after `begin`. Throws Error (transport) if not all ranks come in time, or fewer than the
+  /// launcher has started.
   std::unique_ptr<detail::BootstrapHolder> bootstrap(const Options& options);
   /// How the last membership in the job began or ended, which decides whether MPI can be finalised. It cannot after a
   /// fatal error or a failed start, because operations may be open with ranks that are gone; after a later successful
@@ -51,10 +49,9 @@ class Launcher {
   void end(base::Duration patience, int status) noexcept;
 
  private:
-#ifdef KOLO_HAS_MPI
   std::optional<Origin> origin_;  // the process that initialised MPI
+  const mpi::Abi* abi_ = nullptr;
   mpi::Lifetime mpi_;
-#endif
 };
 
 /// The ways in which this process may start, one line each, with the one that is taken.

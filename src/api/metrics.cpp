@@ -175,15 +175,20 @@ void add_row(std::string& text, const Row& row, const M& metrics, const std::str
 }
 
 void add_collectives(std::string& text, const M& metrics, const std::string& label) {
-  const auto add = [&](std::string_view name, std::string_view help, std::uint64_t CollectiveCount::*value) {
+  const auto add = [&](std::string_view name, std::string_view help, const auto& value_of) {
     describe(text, name, "counter", help);
     for (const CollectiveRow& row : kCollectives) {
       text.append("kolo_").append(name).append("{").append(label).append(",collective=\"").append(row.name);
-      text.append("\"} ").append(std::to_string((metrics.*row.value).*value)).append("\n");
+      text.append("\"} ").append(value_of(metrics.*row.value)).append("\n");
     }
   };
-  add("collective_calls_total", "Calls that are over, by collective.", &CollectiveCount::calls);
-  add("collective_bytes_total", "Bytes that this rank gave, by collective.", &CollectiveCount::bytes);
+  using Count = CollectiveCount;
+  add("collective_calls_total", "Calls that are over, by collective.",
+      [](const Count& its) { return std::to_string(its.calls); });
+  add("collective_bytes_total", "Bytes that this rank gave, by collective.",
+      [](const Count& its) { return std::to_string(its.bytes); });
+  add("collective_seconds_total", "How long batches ran, by collective.",
+      [](const Count& its) { return seconds_of(its.ns); });
 }
 
 void add_histogram(std::string& text, const HistogramRow& row, const M& metrics, const std::string& label) {
@@ -212,7 +217,8 @@ std::string metrics_json(const Group& group) {
   for (const Row& row : kRows) add(row.name, std::to_string(metrics.*row.value));
   for (const CollectiveRow& row : kCollectives) {
     const CollectiveCount& its = metrics.*row.value;
-    add(row.name, "{\"calls\": " + std::to_string(its.calls) + ", \"bytes\": " + std::to_string(its.bytes) + "}");
+    add(row.name, "{\"calls\": " + std::to_string(its.calls) + ", \"bytes\": " + std::to_string(its.bytes) +
+                      ", \"ns\": " + std::to_string(its.ns) + "}");
   }
   for (const HistogramRow& row : kHistograms) {
     const Histogram& its = metrics.*row.value;

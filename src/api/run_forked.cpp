@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranks as processes that this one starts.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <optional>
@@ -26,7 +24,6 @@
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
 #include "launch/processes.hpp"
-#include "launch/supervision.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/visibility.hpp"
 #endif
@@ -160,62 +157,6 @@ void run_forked(int ranks, const std::function<void()>& body, const Options& opt
   });
   if (outcome.signal) ::raise(*outcome.signal);
   rethrow(outcome);
-}
-
-namespace {
-
-/// Becomes the program. Returns the exit status where that fails.
-int execute(std::vector<std::string> command, std::vector<std::string> variables) {
-  std::vector<char*> arguments;
-  std::vector<char*> environment;
-  arguments.reserve(command.size() + 1);
-  environment.reserve(variables.size() + 1);
-  for (std::string& word : command) arguments.push_back(word.data());
-  for (std::string& variable : variables) environment.push_back(variable.data());
-  arguments.push_back(nullptr);
-  environment.push_back(nullptr);
-  ::execvpe(arguments.front(), arguments.data(), environment.data());
-  const int error = errno;
-  std::fprintf(stderr, "kolo-run: cannot run %s: %s\n", command.front().c_str(), base::errno_text(error).c_str());
-  return error == ENOENT ? 127 : 126;  // the exit statuses of a shell
-}
-
-/// Of a whole job, and says why it is not 0.
-int status_of(const launch::Outcome& outcome, int ranks) {
-  if (outcome.signal) return 128 + *outcome.signal;
-  for (const launch::ProcessEnd& ending : outcome.endings) {
-    if (ending.status == 0) continue;
-    std::fprintf(stderr, "kolo-run: rank %d of %d %s\n", ending.rank, ranks,
-                 launch::describe_status(ending.status).c_str());
-    return launch::exit_status_of(ending.status);
-  }
-  if (outcome.output_error == 0) return 0;
-  std::fprintf(stderr, "kolo-run: the ranks' output could not be written: %s\n",
-               base::errno_text(outcome.output_error).c_str());
-  return EXIT_FAILURE;
-}
-
-}  // namespace
-
-int run_program(int ranks, const std::vector<std::string>& command) {
-  api::require_ranks(ranks, "run_program");
-  if (command.empty()) throw Error(ErrorCode::invalid_argument, "run_program was given no program");
-  launch::open_standard_descriptors();
-  const MeetingPlace place = store::tcp(kHost, 0);
-  const std::string key = base::hex_of(base::random_word());
-  const auto run_rank = [&](int rank, int /*report*/) {
-    return execute(command, base::environment_with({{"KOLO_STORE", place.describe()},
-                                                    {"KOLO_RANK", std::to_string(rank)},
-                                                    {"KOLO_SIZE", std::to_string(ranks)},
-                                                    {"KOLO_JOB_KEY", key}}));
-  };
-  const int status = launch::run_supervised([&](int lifeline) {
-    return status_of(launch::run_processes(ranks, run_rank, launch::Descendants::ended, lifeline), ranks);
-  });
-  if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) {  // nobody reads the output any more
-    std::fprintf(stderr, "kolo-run: the process that keeps the ranks %s\n", launch::describe_status(status).c_str());
-  }
-  return launch::exit_status_of(status);
 }
 
 }  // namespace kolo

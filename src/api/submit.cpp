@@ -353,7 +353,8 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
 
 /// Whether a checked call without a name may take the shortcut.
 bool may_avoid_log(const Request& request) noexcept {
-  return request.device.kind == DeviceKind::cpu && request.signature.wire == core::Wire::own && request.members.empty();
+  return request.device.kind == DeviceKind::cpu && request.signature.wire == core::Wire::own &&
+         request.signature.members == 0;
 }
 
 /// Runs a blocking call without a name.

@@ -83,7 +83,8 @@ inline constexpr auto kFields<PartAwaited> = fields(&PartAwaited::rank, &PartAwa
                                                     &PartAwaited::lacking, &PartAwaited::round);
 template <>
 inline constexpr auto kFields<Overdue> = fields(&Overdue::rank, &Overdue::request, &Overdue::waited_s,
-                                                &Overdue::deadline, &Overdue::running, &Overdue::kind, &Overdue::asked);
+                                                &Overdue::deadline, &Overdue::running, &Overdue::kind, &Overdue::asked,
+                                                &Overdue::alone);
 template <>
 inline constexpr auto kFields<RankLost> = fields(&RankLost::rank, &RankLost::code, &RankLost::reason);
 template <>
@@ -154,7 +155,7 @@ inline constexpr auto kFields<SetAdded> = fields(&SetAdded::set, &SetAdded::base
 template <>
 inline constexpr auto kFields<SetRemoved> = fields(&SetRemoved::set);
 template <>
-inline constexpr auto kFields<RankDeparted> = fields(&RankDeparted::rank, &RankDeparted::because);
+inline constexpr auto kFields<RankDeparted> = fields(&RankDeparted::rank, &RankDeparted::because, &RankDeparted::gone);
 template <>
 inline constexpr auto kFields<RankJoined> = fields(&RankJoined::set, &RankJoined::rank, &RankJoined::submissions,
                                                    &RankJoined::counts, &RankJoined::sequence);

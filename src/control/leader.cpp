@@ -73,21 +73,6 @@ bool ends_log(const LogEntry& entry) {
   return std::holds_alternative<Faulted>(entry) || std::holds_alternative<Closed>(entry);
 }
 
-/// SequencerOptions has it.
-std::vector<std::int32_t> speakers(const core::Topology& topology, int fanout) {
-  std::vector<std::int32_t> speakers(static_cast<std::size_t>(topology.size), -1);
-  for (int node = 0; node < topology.node_count(); ++node) {
-    const int leader = topology.leader_of(node);
-    for (const int rank : topology.nodes[static_cast<std::size_t>(node)]) {
-      if (rank != leader) speakers[static_cast<std::size_t>(rank)] = leader;
-    }
-    if (node > 0) {
-      speakers[static_cast<std::size_t>(leader)] = topology.leader_of(core::Topology::tree_parent(node, fanout));
-    }
-  }
-  return speakers;
-}
-
 std::unique_ptr<Sequencer> make_sequencer(const core::Topology& topology, const base::Settings& settings) {
   if (topology.rank != 0) return nullptr;
   SequencerOptions options;
@@ -120,6 +105,9 @@ Leader::Leader(const core::Topology& topology, const base::Settings& settings, B
       seen_(static_cast<std::size_t>(topology.local_size())),
       patience_(base::from_seconds(settings.latch_timeout_s / 2)) {
   for (Seen& seen : seen_) seen.words.resize(static_cast<std::size_t>(settings.cache_capacity));
+  const std::vector<std::int32_t> through = speakers(topology, static_cast<int>(settings.tree_fanout));
+  for (std::int32_t rank = topology.rank; rank >= 0; rank = through[static_cast<std::size_t>(rank)])
+    above_.push_back(rank);
 }
 
 Leader::~Leader() = default;
@@ -304,6 +292,17 @@ void Leader::publish_bytes(const LogEntry& entry, Bytes bytes) {
     waiting_.push_back(std::move(bytes));
     append_waiting();
   }
+  if (cuts_off(entry)) {  // the leaders below read the same entry, and do the same
+    Bytes closed;
+    encode(LogEntry(Closed{}), closed);
+    publish_bytes(Closed{}, std::move(closed));
+  }
+}
+
+/// Whether the log ends for this node behind the entry: it has a leader above, or this one, that is gone.
+bool Leader::cuts_off(const LogEntry& entry) const {
+  const auto* const left = std::get_if<RankDeparted>(&entry);
+  return left != nullptr && left->gone && std::find(above_.begin(), above_.end(), left->rank) != above_.end();
 }
 
 bool Leader::append_waiting() {
@@ -400,6 +399,21 @@ void Leader::on_local_death(int local_rank) {
   const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
   relay_.on_message(static_cast<std::size_t>(local_rank),
                     RankLost{rank, ErrorCode::rank_lost, "its process has ended"});
+}
+
+void Leader::go(base::Time now) {
+  scan_board();  // what this rank has said before, its leaving above all
+  pass_up(now);
+  if (ended_) return;
+  relay_.on_message(0, RankLost{topology_.rank, ErrorCode::rank_lost, kStopped});
+  pass_up(now);
+  if (sequencer_) sequence(now);
+  wake_ranks();
+}
+
+void Leader::end_below() {
+  publish({RankDeparted{topology_.rank, -1, true}});
+  wake_ranks();
 }
 
 void Leader::latch(const Status& status, std::int32_t rank) {

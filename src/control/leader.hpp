@@ -91,6 +91,11 @@ class Leader final : private ControlChannel::Handler {
 
   /// The process of a rank of this node is gone.
   void on_local_death(int local_rank);
+  /// This rank, which has left, stops before the log has ended: says so (messages.hpp, "Leaving"). When the log has
+  /// said so, too, it ends for this node and those below. Go on with `step` until then.
+  void go(base::Time now);
+  /// Rank 0 does not answer: the log ends for this node and those below without that.
+  void end_below();
   /// Latches a fault for this node and those below without the sequencer, which cannot be reached or does not answer.
   void latch(const Status& status, std::int32_t rank);
   /// The log has ended (faulted or closed): a peer that goes away from here on is no loss.
@@ -113,6 +118,7 @@ class Leader final : private ControlChannel::Handler {
   void give_up_parent();
   bool sequence(base::Time now);
   void publish(const std::vector<LogEntry>& entries);
+  [[nodiscard]] bool cuts_off(const LogEntry& entry) const;
   void publish_bytes(const LogEntry& entry, Bytes bytes);
   bool append_waiting();
   void want_wake(std::optional<core::SetId> set);
@@ -134,6 +140,7 @@ class Leader final : private ControlChannel::Handler {
   Relay relay_;
   std::unique_ptr<Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
+  std::vector<std::int32_t> above_;            ///< this rank, and those through which it speaks
   std::vector<bool> departed_;                 ///< by rank of the world: the log has said so
   std::vector<char> wake_;                     ///< by local rank: has entries to read at once
   std::vector<Seen> seen_;                     ///< by local rank

@@ -10,10 +10,10 @@
 // a declaration once all members below have made theirs, bare or whole, for that round. What reaches the sequencer has
 // therefore been submitted by every member, and the number of messages at the root does not grow with the ranks.
 //
-// Six subjects have rules of their own, which stand beside their messages: "Waiting" (for which rank) above `Counted`,
-// "Members" (how sets are made and dropped) above `Declared`, "Questions" (about long waits) above `Overdue`, "First
-// causes" (of a rank's end) above `RankLost`, "Sequences" (calls without a name) above `SequenceGrown`, and "Joining"
-// (ranks that are out of data) above `Joined`.
+// Seven subjects have rules of their own, which stand beside their messages: "Waiting" (for which rank) above
+// `Counted`, "Members" (how sets are made and dropped) above `Declared`, "Questions" (about long waits) above
+// `Overdue`, "First causes" (of a rank's end) and "Leaving" above `RankLost`, "Sequences" (calls without a name) above
+// `SequenceGrown`, and "Joining" (ranks that are out of data) above `Joined`.
 #pragma once
 
 #include <cstdint>
@@ -91,6 +91,12 @@ struct Counted {
 //            made it, the log says `SetAdded`: a number and a row of reserved ids. If ranks gave the list in different
 //            orders, the log says `Failed`. If a member never comes, the others' wait ends as any wait does, and the
 //            error says which ranks wait for another list.
+//   giving up  A rank can make a request so that its deadline ends the request and not the job (`Overdue::alone`). The
+//            log then says `Failed` (expired), and each member takes this failure once: by the request that it has in
+//            flight, else by its next one of this list and name, at once. The k-th call of each member therefore has
+//            the same end, also if a member comes late. Such a failure ends a round; the next request of the list and
+//            name is of the next round, and the first one after `SetAdded` of round 1 again. A declaration of a round
+//            that has ended is void.
 //   dropping A rank that is done with a set says so once, by a count (`kDropped`), when nothing that it has submitted
 //            there is in flight and all its batches there are complete. It waits for no other rank. When the last
 //            member has dropped the set, the log says `SetRemoved`. Nothing of the set is open anywhere then, so number
@@ -135,20 +141,22 @@ struct PartAwaited {
 //   asking     A rank that waits says for what (`Overdue`), and the sequencer asks all ranks that make the request
 //              (`Query`). Ranks that wait for the same request share a question.
 //   answering  Every one of them answers by itself (`Answer`). Only the rank knows for which ranks its data plane
-//              waits, and a stopped rank is found because it does not answer. For a rank that has left the leader of
-//              its node answers, which has heard all that it submitted.
+//              waits, and a stopped rank is found because it does not answer. For a rank that has left, but not for
+//              the asker, the leader of its node answers, which has heard all that it submitted.
 //   outcome    One entry for all: `Stalled` names those that have not submitted, and those that do not answer;
-//              `Faulted` does, at a deadline; `Failed` if one of them has left. There is no entry if the wait is over.
+//              `Faulted` does, at a deadline, or `Failed` where that ends the request alone; `Failed` if one of them
+//              has left. There is no entry if the wait is over.
 //   over       A question can reach the ranks when the wait is over, and when the asker waits for the next request of
-//              the same name already: rounds begin anew when an id has been evicted, and a request that names its
-//              members is always round 1. A rank therefore counts its submissions, and gives the number when it asks
-//              (`Request::serial`). If the submission that it has now is another one, it answers that it has not
-//              submitted the request, and the question is over for it. Only the asker compares serials.
+//              the same name already: rounds begin anew when an id has been evicted, or a set has been made. A rank
+//              therefore counts its submissions, and gives the number when it asks (`Request::serial`). If the
+//              submission that it has now is another one, it answers that it has not submitted the request, and the
+//              question is over for it. Only the asker compares serials. If it has left and does not answer, it waits
+//              for nothing any more.
 //   the others All ranks read a question at one place of the log. If the asker's submission is in flight there, what
 //              another member has in flight under the same name is the same request.
 
-/// `rank` has waited for this request for `waited_s`. With `deadline` the wait must end now, by a fatal error; without
-/// it a warning is due. `running`: the batch has been handed to the data plane; the round may be 0 then.
+/// `rank` has waited for this request for `waited_s`. With `deadline` the wait must end now, by a fatal error, or
+/// alone; without it a warning is due. `running`: the batch has been handed to the data plane; the round may be 0 then.
 struct Overdue {
   std::int32_t rank = 0;
   Request request;
@@ -157,6 +165,7 @@ struct Overdue {
   bool running = false;
   core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of a call without a name, for a warning
   bool asked = false;  ///< the program asks: it gets an answer each time, and there is no warning
+  bool alone = false;  ///< the deadline ends the request, which names its members, and not the job ("Members")
 };
 
 /// The state of a rank's data plane.
@@ -205,7 +214,22 @@ struct Deserted {
   std::int32_t by = -1;
 };
 
-/// A rank is gone: its process died, its link broke, or its code threw. Always a fatal error.
+// Leaving. A rank that has left submits nothing more, and goes on serving the others until the log ends: it runs the
+// batches for which it is needed, and a leader passes on what its ranks say and read.
+//
+//   gone       It can stop before that, because it waits for the others no longer, or because its process ends. Its
+//              `RankLost` says so: by itself, or else by the rank that sees its end. What needs it and is not in the
+//              log can never run, and fails. The log says once more that the rank has left (`RankDeparted::gone`). A
+//              rank that stops by itself waits until it has nothing in flight.
+//   cut off    Messages of some ranks pass through a leader, and so does their log. Once it is gone, they count for the
+//              others as gone, too, having left because of it: nobody waits for them. For themselves the log ends
+//              behind the entry that says that the leader is gone, so they run what others wait for. A leader therefore
+//              serves its node until it has read that entry. If it could not, the ranks of its node and the leaders
+//              below close the log when they see its end.
+//   rank 0     cuts off all others, so it closes the log for everybody.
+
+/// A rank is gone: its process died, its link broke, or its code threw: a fatal error. If it has left before, the job
+/// goes on ("Leaving").
 struct RankLost {
   std::int32_t rank = 0;
   ErrorCode code = ErrorCode::rank_lost;
@@ -375,8 +399,8 @@ struct PlannedBatch {
   std::int32_t last = -1;
 };
 
-/// The request fails on every member that has it in flight, with this error; the job goes on. If a member has left, it
-/// may fail before all members have submitted it.
+/// The request fails on every member that has it in flight, with this error; the job goes on. If a member has left, or
+/// a deadline has given it up, it may fail before all members have submitted it.
 struct Failed {
   Request request;
   ErrorCode code = ErrorCode::mismatch;
@@ -447,6 +471,7 @@ struct SetRemoved {
 struct RankDeparted {
   std::int32_t rank = 0;
   std::int32_t because = -1;  ///< the first cause, which has left before; -1: the rank itself
+  bool gone = false;          ///< it has stopped, or cannot be heard any more ("Leaving"); it may have left before
 };
 
 /// From here on this member of the set is absent.

@@ -72,15 +72,37 @@ struct Participant::Impl {
     calls.call(set, signature, first, count);
   }
 
-  NameId ask_for_set(const Members& ranks, const std::string& name) {
+  NameId ask_for_set(const Members& ranks, const std::string& name, bool fails_alone) {
     auto signature = std::make_shared<Signature>();
     signature->kind = CollectiveKind::add_process_set;
     signature->ranks = ranks;
     Members members = ranks;
     std::sort(members.begin(), members.end());
     const NameId number = names.open_request(members, name);
+    const auto ended = given_up.find({members, name});
+    KOLO_CHECK(ended == given_up.end() || ended->second.owed == 0) << "a request has failed before it was made";
+    if (ended != given_up.end()) names[number].round = ended->second.round;
+    names[number].fails_alone = fails_alone;
     submit(number, signature);
     return number;
+  }
+
+  std::optional<Status> take_failure(Members members, const std::string& name) {
+    std::sort(members.begin(), members.end());
+    const auto ended = given_up.find({std::move(members), name});
+    if (ended == given_up.end() || ended->second.owed == 0) return std::nullopt;
+    --ended->second.owed;
+    return ended->second.status;
+  }
+
+  /// A deadline has given up a request that names this rank.
+  void give_up(const Failed& entry) {
+    GivenUp& ended = given_up[{entry.request.members, entry.request.name}];
+    require(entry.request.round == ended.round + 1, "a request was given up that nobody has made");
+    ended.round = entry.request.round;
+    if (names.requests().count({entry.request.members, entry.request.name}) != 0) return;
+    ++ended.owed;
+    ended.status = Status(entry.code, entry.message);
   }
 
   NameId join(Set& set, Round begun, bool counts) {
@@ -174,6 +196,8 @@ struct Participant::Impl {
     const Request& request = entry.request;
     if (entry.code == ErrorCode::rank_lost) departed.note_failure();
     Set& set = names.set_in_log(request.set);
+    const Members& members = request.members;
+    if (entry.code == ErrorCode::expired && std::binary_search(members.begin(), members.end(), rank)) give_up(entry);
     if (request.members.empty()) set.absent.consume(request.name);
     const bool is_absent = request.members.empty() && set.absent.has(rank);
     NameId number = set.member ? names.find(set, request.name, request.members) : kNoName;
@@ -240,6 +264,7 @@ struct Participant::Impl {
     const auto request = names.requests().find({members, entry.name});
     const bool is_member = std::binary_search(members.begin(), members.end(), rank);
     require(is_member == (request != names.requests().end()), "a process set was made without this rank's request");
+    given_up.erase({members, entry.name});
     Set& set = names.add_set(entry.set, entry.base, entry.generation, std::move(members));
     set.has_departed = departed.has_any(set.members);
     if (!is_member) return;
@@ -276,7 +301,7 @@ struct Participant::Impl {
   }
 
   void on(const RankDeparted& entry, std::vector<Action>&) {
-    if (entry.rank == rank) return;
+    if (entry.rank == rank || departed.has(entry.rank)) return;
     departed.add(entry.rank, entry.because);
     for (auto& [number, set] : names.sets()) {
       if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_departed = true;
@@ -311,6 +336,13 @@ struct Participant::Impl {
   participant::PlannedParts plans{rank, names, publisher, counters};
   participant::Sequences calls{rank, names, departed, publisher, counters};
   participant::Joining joins{rank, names, departed, publisher, plans, calls, counters};
+  /// How requests that name this rank were given up, since their set was made last ("Members").
+  struct GivenUp {
+    Round round = 0;         ///< the last
+    std::uint64_t owed = 0;  ///< failures that requests of this rank will take
+    Status status;           ///< of the last of these
+  };
+  std::map<std::pair<Members, std::string>, GivenUp> given_up;
   std::uint64_t submissions = 0;  ///< made by this rank, of all names
   bool awaiting = false;
   bool has_said_departure = false;
@@ -347,8 +379,12 @@ void Participant::overdue_call(SetId set, Round call, core::CollectiveKind kind,
   impl_->publisher.say(Overdue{impl_->rank, request, waited_s, deadline, running, kind});
 }
 
-NameId Participant::ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
-  return impl_->ask_for_set(ranks, name);
+NameId Participant::ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name, bool fails_alone) {
+  return impl_->ask_for_set(ranks, name, fails_alone);
+}
+
+std::optional<Status> Participant::take_failure(std::vector<std::int32_t> ranks, const std::string& name) {
+  return impl_->take_failure(std::move(ranks), name);
 }
 
 NameId Participant::join(SetId set, Round calls, bool counts) {

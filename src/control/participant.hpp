@@ -187,8 +187,11 @@ class Participant {
   void overdue_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s, bool deadline,
                     bool running);
   /// Asks for a set of these ranks, in this order; this rank is one of them. No request of the same ranks and name may
-  /// be in flight. Its number ends with the request.
-  NameId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
+  /// be in flight. Its number ends with the request. `fails_alone`: its deadline ends only the request.
+  NameId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name, bool fails_alone = false);
+  /// Before `ask_for_set`: how this rank's next request of these ranks and name has failed already, because the others
+  /// have given it up. It is made thereby.
+  [[nodiscard]] std::optional<Status> take_failure(std::vector<std::int32_t> ranks, const std::string& name);
   /// This rank submits nothing more in the set until all members have joined. Requests in flight there go on. The
   /// number ends with the join. `calls`: the number of its last call without a name, if that has avoided the log.
   /// `counts`: averages still count this rank.

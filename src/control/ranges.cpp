@@ -35,7 +35,7 @@ class UpRanges {
     require(m.name != kSequence, "a sequence was declared as a name");
     require(!m.name.empty() || !m.members.empty(), "a tensor has no name");
     if (m.members.empty()) return;
-    require(m.id == core::kNoTensor && m.round == 1, "a request that names its members is no round of a name");
+    require(m.id == core::kNoTensor && m.round > 0, "a request that names its members is no round of a name");
     for (const Declared::Variant& variant : m.variants) {
       require(std::includes(m.members.begin(), m.members.end(), variant.ranks.begin(), variant.ranks.end()),
               "a rank makes a request that does not name it");
@@ -56,6 +56,7 @@ class UpRanges {
     const std::vector<std::int32_t>& members = m.request.members;
     require(members.empty() || std::binary_search(members.begin(), members.end(), m.rank),
             "a rank waits for a request that does not name it");
+    require(!m.alone || !members.empty(), "a deadline ends a request alone that does not name its members");
   }
   void operator()(const RankLost& m) const {
     rank(m.rank);

@@ -302,16 +302,18 @@ struct Relay::Impl {
     if (tensor.gathered && tensor.gathered->round <= request.round) tensor.gathered.reset();
   }
 
-  /// Answers for the ranks of this node that have left.
+  /// Answers for the ranks of this node that have left. The asker answers by itself: it alone knows whether its wait is
+  /// over.
   void on(const Query& entry) {
     const Request& request = entry.request;
     const Set* const set = table.find_set(request.set);
     if (set == nullptr || departed.empty()) return;
     for (const std::size_t child : table.children_with(request.members.empty() ? set->members : request.members)) {
-      if (child >= local || departed.count(table.below(child).front()) == 0) continue;
+      const std::int32_t rank = table.below(child).front();
+      if (child >= local || departed.count(rank) == 0 || rank == entry.asker) continue;
       Answer answer;
       answer.query = entry.query;
-      answer.rank = table.below(child).front();
+      answer.rank = rank;
       answer.submitted = has_submitted(*set, request, child);
       up.emplace_back(std::move(answer));
     }

@@ -14,6 +14,7 @@ namespace kolo::control {
 namespace {
 
 constexpr const char* kUndefined = " The contents of the buffers in flight are undefined.";
+constexpr const char* kGoesOn = " The call fails on every rank of the group, and the job goes on.";
 
 /// The difference to name: the first, in the order of aspects, that any opinion has from the first one.
 core::Difference main_difference(const std::vector<Opinion>& opinions) {
@@ -190,7 +191,7 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait, const Grou
     if (answer.doing == Doing::standing) standing.push_back(answer.rank);
   }
   const auto blame = [&](const std::vector<std::int32_t>& ranks, const std::string& why) {
-    return Verdict{text + why + "." + kUndefined, ranks.size() == 1 ? ranks.front() : -1};
+    return Verdict{text + why + "." + (wait.alone ? kGoesOn : kUndefined), ranks.size() == 1 ? ranks.front() : -1};
   };
   if (!wait.silent.empty()) return blame(wait.silent, silence_of(wait.silent));
   missing.insert(missing.end(), wait.departed.begin(), wait.departed.end());

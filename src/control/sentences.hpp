@@ -14,6 +14,9 @@
 
 namespace kolo::control {
 
+/// Why a rank is gone that had left and has stopped by itself ("Leaving" in messages.hpp).
+inline constexpr const char* kStopped = "it has stopped";
+
 /// Three digits, or whole seconds: "0.25 s", "1.5 s", "602 s".
 std::string spell_seconds(double seconds);
 
@@ -51,6 +54,7 @@ struct Wait {
   std::map<std::int32_t, std::int32_t> causes;  ///< of members' ends, where other ranks are (messages.hpp)
   bool join = false;                            ///< a wait for the others to join: "submitted" means joined
   bool group = false;                           ///< a wait for a group to be made: "submitted" means has asked for it
+  bool alone = false;                           ///< its end is not that of the job
 };
 /// Why the wait failed, and the rank that caused it (-1: none, or several). control/sequencer/questions.hpp says which
 /// ranks it names.

@@ -81,9 +81,11 @@ struct Sequencer::Impl {
 
   /// All members have asked for a set (messages.hpp, "Members"). It is refused if they give different orders of ranks,
   /// if one of them is in `sets_per_rank` sets already, or if there is no row of reserved ids for it. It fails if it
-  /// was given up, because a member had left without asking for it (`Failures`).
+  /// was given up, because a member had left without asking for it, and is not heard if its deadline has given it up
+  /// (`Failures`).
   void make_set(const Declared& message) {
     const Request request = sequencer::request_of(message);
+    if (failures.has_expired(request)) return;
     questions.forget(sequencer::key_of(request));
     if (failures.is_hopeless(request)) return failures.fail_hopeless(request);
     const std::vector<Opinion> opinions = sequencer::opinions_of(message, tensors);
@@ -104,6 +106,7 @@ struct Sequencer::Impl {
     sequencer::Set& set = sets.add(base, message.members);
     set.order = opinions.front().signature.ranks;
     set.words = group_of(message.name, set.members);
+    failures.forget(request);
     log.append(SetAdded{set.number, base, tensors[base].generation, set.order, message.name});
     set.has_departed = departures.any_departed(set.members);
     set.has_gone = departures.any_gone(set.members);
@@ -146,14 +149,52 @@ struct Sequencer::Impl {
 
   void on(const Deserted& message, Time) { departures.desert(message.rank, message.by); }
 
-  /// A rank that had left is gone, and the job goes on. Requests of its sets that are not in the log cannot run any
-  /// more.
+  /// A rank that had left is gone, and the job goes on without it and without the ranks that it cuts off (messages.hpp,
+  /// "Leaving"). Requests of their sets that are not in the log cannot run any more.
   void depart(std::int32_t rank) {
-    departures.go(rank);
+    if (departures.has_gone(rank)) return;
+    std::vector<std::int32_t> gone;
+    for (std::int32_t other = 0; other < options.size; ++other) {
+      if (other == rank || (!departures.has_gone(other) && speaks_through(other, rank))) gone.push_back(other);
+    }
+    std::vector<std::int32_t> cut_off;
+    for (const std::int32_t one : gone) {
+      departures.go(one);
+      if (departures.has_departed(one)) continue;
+      departures.desert(one, rank);
+      departures.leave({one});
+      cut_off.push_back(one);
+    }
+    if (departures.have_all_departed()) return close();
+    log.append(RankDeparted{rank, departures.cause_of(rank), true});
+    for (const std::int32_t one : cut_off) log.append(RankDeparted{one, departures.cause_of(one), true});
+    const auto has_any = [](const sequencer::Set& set, const std::vector<std::int32_t>& ranks) {
+      return std::any_of(ranks.begin(), ranks.end(), [&set](std::int32_t one) {
+        return std::binary_search(set.members.begin(), set.members.end(), one);
+      });
+    };
     for (auto& [number, set] : sets.all()) {
-      if (std::binary_search(set.members.begin(), set.members.end(), rank)) batches.give_up(set);
+      if (has_any(set, cut_off)) mark_departed(set);
+      if (!has_any(set, gone)) continue;
+      batches.give_up(set);
+      if (!set.absent.empty()) joins.end_join_without(set);
     }
     questions.fail_questions();
+  }
+
+  /// Whether the messages of a rank pass through `speaker`, which is another one.
+  bool speaks_through(std::int32_t rank, std::int32_t speaker) const {
+    if (options.speaks_through.empty()) return false;
+    do {
+      rank = options.speaks_through[static_cast<std::size_t>(rank)];
+    } while (rank >= 0 && rank != speaker);
+    return rank == speaker;
+  }
+
+  /// A member has left.
+  void mark_departed(sequencer::Set& set) {
+    set.has_departed = true;
+    if (set.plan) plans.void_plan(set, PlanEnd::departed);
   }
 
   void on(const Departed& message, Time) {
@@ -163,8 +204,7 @@ struct Sequencer::Impl {
     log.append(RankDeparted{message.rank, departures.cause_of(message.rank)});
     for (auto& [number, set] : sets.all()) {
       if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
-      set.has_departed = true;
-      if (set.plan) plans.void_plan(set, PlanEnd::departed);
+      mark_departed(set);
       const Departed::Sequence made = sequence_of(message, number);
       calls.cut_sequence(set, made.calls, made.passed);
       if (!set.absent.empty()) joins.end_join_without(set);
@@ -213,6 +253,20 @@ struct Sequencer::Impl {
   /// By rank: in how many sets, besides the world, it is a member.
   std::vector<std::uint32_t> memberships = std::vector<std::uint32_t>(static_cast<std::size_t>(options.size), 0);
 };
+
+std::vector<std::int32_t> speakers(const core::Topology& topology, int fanout) {
+  std::vector<std::int32_t> speakers(static_cast<std::size_t>(topology.size), -1);
+  for (int node = 0; node < topology.node_count(); ++node) {
+    const int leader = topology.leader_of(node);
+    for (const int rank : topology.nodes[static_cast<std::size_t>(node)]) {
+      if (rank != leader) speakers[static_cast<std::size_t>(rank)] = leader;
+    }
+    if (node > 0) {
+      speakers[static_cast<std::size_t>(leader)] = topology.leader_of(core::Topology::tree_parent(node, fanout));
+    }
+  }
+  return speakers;
+}
 
 Sequencer::Sequencer(const SequencerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Sequencer::~Sequencer() = default;

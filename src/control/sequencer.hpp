@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "control/messages.hpp"
+#include "core/topology.hpp"
 
 namespace kolo::control {
 
@@ -40,10 +41,13 @@ struct SequencerOptions {
   std::uint32_t sets_per_rank = core::kMostSets;
   bool plan = true;
   double latch_timeout_s = 5;  ///< how long to wait for the answers to a question
-  /// By rank, the rank that passes its messages on to the root: its node's leader, and for a leader that of the node
-  /// above; -1 for rank 0. Empty: no rank passes on messages of others.
+  /// What `speakers` says. Empty: no rank passes on messages of others.
   std::vector<std::int32_t> speaks_through;
 };
+
+/// By rank, the rank that passes its messages on to the root: its node's leader, and for a leader that of the node
+/// above in the control tree; -1 for rank 0.
+std::vector<std::int32_t> speakers(const core::Topology& topology, int fanout);
 
 struct SequencerCounters {
   std::uint64_t messages = 0;  ///< heard

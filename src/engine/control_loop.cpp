@@ -25,9 +25,11 @@ bool is_of_world_sequence(const control::UpMessage& message) noexcept {
 }
 
 /// What the log says of ranks.
-void record_entry(recorder::Recorder& recorder, const control::LogEntry& entry) {
+void record_entry(recorder::Recorder& recorder, const control::Participant& participant,
+                  const control::LogEntry& entry) {
   using recorder::Kind;
-  if (const auto* const left = std::get_if<control::RankDeparted>(&entry))
+  const auto* const left = std::get_if<control::RankDeparted>(&entry);
+  if (left != nullptr && !participant.has_departed(left->rank))
     recorder.record(Kind::rank_left, 0, 0, 0, static_cast<std::uint32_t>(left->rank));
   if (const auto* const fault = std::get_if<control::Faulted>(&entry))
     recorder.record(Kind::blamed, 0, 0, 0, static_cast<std::uint32_t>(fault->rank));
@@ -140,9 +142,15 @@ void ControlLoop::ask_for_set(OperationPtr&& operation, base::Time now) {
   if (engine_.sets.joins.find(core::kGlobalSet) != nullptr) return refuse_absent(*operation);
   Entry& entry = *operation->entry;
   const core::Signature& signature = *operation->signature;
-  engine_.sets.entries.add_for_once(entry, engine_.participant.ask_for_set(signature.ranks, signature.names.front()));
-  engine_.recorder->list(entry.hash, control::group_of(signature.names.front(), ascending(signature.ranks)));
-  engine_.recorder->record(recorder::Kind::submitted, entry.set, entry.hash, 1, 0,
+  const std::string& name = signature.names.front();
+  if (const std::optional<Status> failed = engine_.participant.take_failure(signature.ranks, name)) {
+    return engine_.open.complete(*operation, *failed);
+  }
+  const control::NameId named = engine_.participant.ask_for_set(signature.ranks, name, operation->fails_alone);
+  engine_.sets.entries.add_for_once(entry, named);
+  engine_.recorder->list(entry.hash, control::group_of(name, ascending(signature.ranks)));
+  engine_.recorder->record(recorder::Kind::submitted, entry.set, entry.hash,
+                           recorder::saturated(engine_.participant.round_of(named)), 0,
                            static_cast<std::uint8_t>(signature.kind));
   entry.operation = std::move(operation);
 }
@@ -283,7 +291,7 @@ bool ControlLoop::read_log() {
     engine_.tally.log_bytes += bytes.size();
     const control::LogEntry entry = control::decode_log(bytes);
     if (engine_.deferred.logs(LogLevel::info)) record_plans(entry);
-    record_entry(*engine_.recorder, entry);
+    record_entry(*engine_.recorder, engine_.participant, entry);
     engine_.participant.on_log(entry, actions_);  // refuses what no log can hold
     engine_.sets.on_log(entry);
     if (!engine_.participant.departed().empty()) {
@@ -468,6 +476,17 @@ void ControlLoop::on_death(int local_rank) {
   if (engine_.participant.has_departed(rank) && engine_.executor.open() == 0) return close_log();
   engine_.ending.record(
       Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
+}
+
+void ControlLoop::go() {
+  if (engine_.ending.is_closed() || engine_.ending.faulted()) return;
+  publish();
+  // What says that this rank has left must come first. If the leader does not take it, the end of this process tells.
+  if (!engine_.to_leader.empty() || engine_.participant.outbox().departed) return;
+  engine_.ending.go();
+  const int rank = engine_.topology.rank;
+  if (engine_.leader) return engine_.leader->go(base::now());
+  engine_.to_leader.add(control::RankLost{rank, ErrorCode::rank_lost, control::kStopped});
 }
 
 /// Decides whether lost connections of the transport are lost ranks. A rank that leaves closes its connections, and the

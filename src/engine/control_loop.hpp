@@ -50,6 +50,8 @@ class ControlLoop {
   bool judge_losses() KOLO_REQUIRES(kDriving);
   /// The process of a peer of this node is gone.
   void on_death(int local_rank) KOLO_REQUIRES(kDriving);
+  /// This rank has left, and stops before the log has ended.
+  void go() KOLO_REQUIRES(kDriving);
   /// Fails all that is open. Batches may hold it: they are dropped after this.
   void fail_open(const Status& status) KOLO_REQUIRES(kDriving);
   /// The engine has stopped: fails what the mailbox still holds, too.

@@ -3,7 +3,8 @@
 // How a rank comes to its end: in order, or by a fatal error.
 //
 // In order: the rank says that it leaves; the log closes, when all ranks have left or when nobody is there any more to
-// go on with it; the engine stops, once, whatever has happened.
+// go on with it; the engine stops, once, whatever has happened. A rank that waits for the others no longer says that it
+// goes, and stops without them (control/messages.hpp, "Leaving").
 //
 // By a fatal error: a rank that cannot go on reports it, and uses its backends no more. The log brings the error to
 // all ranks, which record it. Where no log can be had (the leader is dead, a deadline goes unanswered), the rank
@@ -68,6 +69,10 @@ class Ending {
   /// This rank submits nothing more.
   void leave() noexcept { leaving_ = true; }
   [[nodiscard]] bool is_leaving() const noexcept { return leaving_; }
+  /// This rank stops before all have left. The log ends for it; that is no common end.
+  void go() noexcept { gone_ = true; }
+  /// The log has ended because all ranks have left, as far as this rank can tell.
+  [[nodiscard]] bool is_closed_for_all() const noexcept { return closed_ && !gone_; }
   /// The log has ended without a fatal error. Operations that come later fail with `status`.
   void close(Status status) {
     closed_ = true;
@@ -130,6 +135,7 @@ class Ending {
   std::atomic<int> deserted_by_{-1};
   base::Time deserted_at_{};
   bool leaving_ = false;
+  bool gone_ = false;
   bool closed_ = false;
   Status closed_as_;
   std::atomic<bool> recorded_{false};

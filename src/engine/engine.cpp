@@ -107,9 +107,18 @@ void Engine::check_may_shut_down() {
               "stays open; shut it down outside the callback");
 }
 
+void Engine::leave_early() { leave(state_.open.patience.usual, Driving::kFarewell); }
+
 void Engine::shutdown(base::Duration patience) {
-  if (state_.ending.is_stopped()) return;
+  if (leave(patience, patience)) return;
+  KOLO_LOG(*state_.logger, warning) << "shutdown: not all ranks have left within " << base::to_seconds(patience)
+                                    << " s; leaving without them";
+}
+
+bool Engine::leave(base::Duration patience, base::Duration for_others) {
+  if (state_.ending.is_stopped()) return true;
   check_may_shut_down();
+  bool all_left = true;  // as this thread saw it with the lock
   if (!faulted()) {
     // What runs here first: once all have left nobody can be asked to push (control::Starved) any more.
     const base::Time until = base::now() + patience;
@@ -118,19 +127,41 @@ void Engine::shutdown(base::Duration patience) {
     };
     driving_.drive_until(ran, until);
     driving_.push({Command::leave, nullptr});
-    bool all_left = false;  // as this thread saw it with the lock
+    all_left = false;
     const auto left = [this, &all_left]() KOLO_REQUIRES(kDriving) {
       all_left = state_.ending.is_closed();
       return faulted() || (state_.ending.is_closed() && state_.executor.open() == 0 && !driving_.device_moves() &&
                            !state_.executor.has_ready());
     };
-    driving_.drive_until(left, until);
-    if (!all_left && !faulted()) {
-      KOLO_LOG(*state_.logger, warning) << "shutdown: not all ranks have left within " << base::to_seconds(patience)
-                                        << " s; leaving without them";
-    }
+    driving_.drive_until(left, std::min(until, base::now() + for_others));
+    const auto has_nothing_open = [&]() KOLO_REQUIRES(kDriving) {
+      return left() || (state_.open.empty() && state_.executor.open() == 0 && !driving_.device_moves());
+    };
+    if (!all_left) driving_.drive_until(has_nothing_open, until);
+    all_left = all_left || faulted();
+    if (!all_left) go();
   }
   stop(Status(ErrorCode::shut_down, "the context was shut down before this operation completed"));
+  return all_left;
+}
+
+/// Tells the others that this rank serves them no longer. A leader does so until the log has said it, too.
+void Engine::go() {
+  {
+    state_.driver.take_over();
+    const Driving::HandOver after(driving_);
+    control_loop_.go();
+  }
+  const auto is_over = [this]() KOLO_REQUIRES(kDriving) {
+    if (faulted()) return true;
+    if (!state_.leader) return state_.to_leader.empty();
+    return state_.ending.is_closed() && state_.executor.open() == 0;
+  };
+  driving_.drive_until(is_over, base::now() + Driving::kFarewell);
+  if (!state_.leader) return;
+  state_.driver.take_over();
+  const Driving::HandOver after(driving_);
+  if (!faulted() && !state_.ending.is_closed()) state_.leader->end_below();
 }
 
 void Engine::abandon(ErrorCode code, const std::string& text) {
@@ -160,7 +191,7 @@ void Engine::stop(const Status& status) {
   const DriverLock lock(state_.driver);
   // In peace nothing is open, and a device's communicators end together with their peers'.
   const bool in_peace =
-      state_.ending.is_closed() && !faulted() && state_.executor.open() == 0 && !driving_.device_moves();
+      state_.ending.is_closed_for_all() && !faulted() && state_.executor.open() == 0 && !driving_.device_moves();
   if (!in_peace) state_.executor.abort();
   state_.executor.forget();
   if (state_.device) state_.device->close();

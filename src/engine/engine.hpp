@@ -68,9 +68,12 @@ class Engine {
   /// Leaves, and waits for the others to leave (see Context::shutdown), for KOLO_TIMEOUT_S at most.
   void shutdown() { shutdown(state_.open.patience.usual); }
   void shutdown(base::Duration patience);
+  /// The same, but where this rank has nothing open it waits for the others a second at most, and does not complain of
+  /// them.
+  void leave_early();
   /// After `shutdown`: all ranks have left in order, and all their operations have run.
   [[nodiscard]] bool left_together() const noexcept {
-    return state_.ending.is_leaving() && state_.ending.is_closed() && !faulted();
+    return state_.ending.is_leaving() && state_.ending.is_closed_for_all() && !faulted();
   }
   /// Leaves because of an error of this rank: a fatal error, reported but not waited for. A rank that has been
   /// told that another one has left leaves like that one: its error is no news.
@@ -78,6 +81,9 @@ class Engine {
 
  private:
   explicit Engine(EngineParts parts);
+  /// Whether all have left, or there was a fatal error.
+  bool leave(base::Duration patience, base::Duration for_others);
+  void go();
   void stop(const Status& status) KOLO_EXCLUDES(kDriving);
 
   EngineState state_;

@@ -194,7 +194,8 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
 }
 
 void Executor::count(Batch& batch) {
-  tally_->executions.add(nanoseconds_between(batch.begun, recorder_->time()));
+  const auto kind = batch.job.runs.empty() ? core::CollectiveKind::barrier : batch.job.runs.front().kind;
+  tally_->note_batch(kind, nanoseconds_between(batch.begun, recorder_->time()));
   const data::Backend& cpu = *pipeline_of(batch.job.set).backend;
   std::uint64_t all = 0;
   for (const data::Run& run : batch.job.runs) {

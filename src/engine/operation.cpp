@@ -17,7 +17,10 @@ namespace {
 
 /// With or without splits, an all-to-all is one to its caller.
 std::string describe(const OutputLabel& whose, core::CollectiveKind kind) {
-  if (whose.call) return "call " + std::to_string(*whose.call) + " of " + base::quoted(whose.name);
+  if (whose.call) {
+    const std::string group = whose.name.empty() ? "this grouped call" : base::quoted(whose.name);
+    return "call " + std::to_string(*whose.call) + " of " + group;
+  }
   const bool has_splits = kind == core::CollectiveKind::alltoall_splits;
   const std::string what(core::to_string(has_splits ? core::CollectiveKind::alltoall : kind));
   return whose.name.empty() ? "this " + what : what + " of " + base::quoted(whose.name);

@@ -138,8 +138,9 @@ class HandleState {
 
  public:
   // -- the driver's
-  bool is_join = false;     ///< a join: constant
-  bool is_waiting = false;  ///< of a call without a name: for the log
+  bool is_join = false;      ///< a join: constant
+  bool fails_alone = false;  ///< a set to be made, whose deadline ends only that: constant
+  bool is_waiting = false;   ///< of a call without a name: for the log
   std::size_t open_index = 0;
   Waiting waiting;
 

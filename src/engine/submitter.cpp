@@ -89,8 +89,7 @@ OperationPtr Submitter::join(SetState& set, bool counts, std::optional<std::chro
 
 // ---------------------------------------------------------------- sets
 
-SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const std::string& name,
-                                std::optional<std::chrono::nanoseconds> timeout) {
+SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const GroupOptions& options) {
   engine_.ending.check_usable();
   driving_.check_may_wait();
   // Threads that ask for the same set do so one after another.
@@ -101,12 +100,13 @@ SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const st
   core::Signature signature;
   signature.kind = core::CollectiveKind::add_process_set;
   signature.ranks = ranks;
-  signature.names = {name};
+  signature.names = {options.name};
   const auto operation = std::make_shared<Operation>();
   operation->signature = std::make_shared<const core::Signature>(std::move(signature));
-  operation->entry = &engine_.world->names.claim_in_turn(key + '\0' + name);
+  operation->entry = &engine_.world->names.claim_in_turn(key + '\0' + options.name);
   operation->name_hash = operation->entry->hash;
-  operation->timeout = timeout;
+  operation->timeout = options.timeout;
+  operation->fails_alone = options.fails_alone;
   driving_.give_engine(*operation);
   driving_.push({Command::make_set, operation});
   driving_.wait(*operation, std::nullopt);

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include <kolo/options.hpp>
+
 #include "control/shortcut.hpp"
 #include "engine/control_loop.hpp"
 #include "engine/driving.hpp"
@@ -58,8 +60,7 @@ class Submitter {
 
   // -- sets
   /// Makes the set of these ranks, in this order, this one among them; every one of them calls it. Waits. Throws Error.
-  [[nodiscard]] SetStatePtr make_set(const std::vector<std::int32_t>& ranks, const std::string& name,
-                                     std::optional<std::chrono::nanoseconds> timeout);
+  [[nodiscard]] SetStatePtr make_set(const std::vector<std::int32_t>& ranks, const GroupOptions& options);
   /// This rank has done with a set, once: it submits nothing more there. Never waits.
   void drop_set(core::SetId set);
 

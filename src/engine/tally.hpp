@@ -24,6 +24,7 @@ inline void add(const CountsByKind& counts, Metrics& to) noexcept {
   const auto count = [&](core::CollectiveKind kind, CollectiveCount& its) {
     its.calls += counts[static_cast<std::size_t>(kind)].calls;
     its.bytes += counts[static_cast<std::size_t>(kind)].bytes;
+    its.ns += counts[static_cast<std::size_t>(kind)].ns;
   };
   using Kind = core::CollectiveKind;
   count(Kind::allreduce, to.allreduce);
@@ -64,6 +65,11 @@ struct Tally : detail::Counters {
     CollectiveCount& count = by_kind_[static_cast<std::size_t>(kind)];
     ++count.calls;
     count.bytes += its_bytes;
+  }
+  /// A batch is over.
+  void note_batch(core::CollectiveKind kind, std::uint64_t ns) {
+    executions.add(ns);
+    by_kind_[static_cast<std::size_t>(kind)].ns += ns;
   }
   /// The batches from here on are the next step's.
   void end_step() noexcept {

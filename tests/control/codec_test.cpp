@@ -67,6 +67,7 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_FALSE(overdue.request.join);
   EXPECT_FALSE(overdue.asked);
   EXPECT_TRUE(std::get<Overdue>(decode_up(encoded(sample_up()[13]))).asked);
+  EXPECT_TRUE(overdue.alone);
   EXPECT_TRUE(std::get<Overdue>(decode_up(encoded(sample_up()[13]))).request.join);
   const auto joined = std::get<Joined>(decode_up(encoded(sample_up()[12])));
   EXPECT_EQ(joined.rank, 3);

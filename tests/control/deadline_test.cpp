@@ -169,6 +169,30 @@ TEST_F(Deadline, NamesARankThatHasLeftIfNobodyAnswersForIt) {
   EXPECT_EQ(reason(), "rank 3 has not submitted it (rank 3 has shut down)");
 }
 
+/// Its question may be about an earlier request of that name: only the asker itself knows.
+TEST_F(Deadline, WaitsForTheAnswerOfAnAskerThatHasLeft) {
+  ask_after({});
+  sequencer.on_message(Departed{0}, now);
+  decide();
+  for (const std::int32_t rank : {1, 2, 3, 4}) hear(from(rank));
+  hear(from(5, false));
+  EXPECT_TRUE(decide().empty());
+  hear(from(0, false));
+  EXPECT_TRUE(decide().empty()) << "its wait was over";
+  EXPECT_EQ(sequencer.next_deadline(), Sequencer::Time::max());
+}
+
+TEST_F(Deadline, IsForgottenIfTheAskerHasLeftAndDoesNotAnswer) {
+  ask_after({});
+  sequencer.on_message(Departed{0}, now);
+  decide();
+  for (const std::int32_t rank : {1, 2, 3, 4}) hear(from(rank));
+  hear(from(5, false));
+  pass_time();
+  EXPECT_TRUE(decide().empty());
+  EXPECT_EQ(sequencer.next_deadline(), Sequencer::Time::max());
+}
+
 TEST_F(Deadline, NamesTheRankBecauseOfWhichAnotherHasNotSubmitted) {
   ask_after({Departed{1}, Deserted{3, 1}});
   for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank));

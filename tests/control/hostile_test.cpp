@@ -311,12 +311,14 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   add.kind = core::CollectiveKind::add_process_set;
   add.ranks = {0, 1};
   up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {0, 1}}}}, "a process set was asked for without its members");
-  up(Declared{0, "x", 2, core::kNoTensor, 0, {{add, {0, 1}}}, {0, 1}},
+  up(Declared{0, "x", 0, core::kNoTensor, 0, {{add, {0, 1}}}, {0, 1}},
      "a request that names its members is no round of a name");
   up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {0, 1}}}, {1}}, "a rank makes a request that does not name it");
   up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {1}}}, {1}},
      "a request names other members than its process set has");
   up(Overdue{0, {0, "x", 1, {1}}, 1}, "a rank waits for a request that does not name it");
+  up(Overdue{0, {0, "x", 1}, 1, true, false, core::CollectiveKind::allreduce, false, true},
+     "a deadline ends a request alone that does not name its members");
   up(Counted{0, {0, 1}, 2}, "there is no such rank");
   up(Declared{0, "x", 1, core::kNoTensor, 0, {{core::Signature(), {0, 1}}}, {}, -2}, "there is no such rank");
   up(SequenceGrown{0, 1, {{0, 1, core::Signature()}}, 2}, "there is no such rank");

@@ -88,7 +88,7 @@ TEST_F(JoinRelay, HasItSubmittedWhatIsAskedAbout) {
   take();
   for (const std::int32_t rank : {0, 1}) relay.on_log(RankDeparted{rank});
   const auto missing = [this](const Request& request) {
-    relay.on_log(Query{1, request});
+    relay.on_log(Query{1, request, 2});
     Ranks ranks;
     for (const UpMessage& message : take()) {
       if (const auto& answer = std::get<Answer>(message); !answer.submitted) ranks.push_back(answer.rank);

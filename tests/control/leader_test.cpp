@@ -120,7 +120,28 @@ TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
   leader_.service_sockets();
   leader_.step(base::now());
   EXPECT_FALSE(leader_.ended());
+  ASSERT_TRUE(board_.next_log_entry(entry));
+  EXPECT_TRUE(std::get<RankDeparted>(decode_log(view_of(entry))).gone);
   EXPECT_FALSE(board_.next_log_entry(entry));
+}
+
+/// Rank 0, which all others need, stops although rank 1 has not left.
+TEST_F(LeaderOfTwoNodes, ClosesTheLogForAllWhenTheRootGoes) {
+  Bytes message;
+  encode(UpMessage(Departed{0}), message);
+  ASSERT_TRUE(board_.post(ByteView(message.data(), message.size())));
+  leader_.go(base::now());
+  EXPECT_TRUE(leader_.ended());
+  Bytes entry;
+  ASSERT_TRUE(board_.next_log_entry(entry));
+  EXPECT_TRUE(std::holds_alternative<RankDeparted>(decode_log(view_of(entry))));
+  ASSERT_TRUE(board_.next_log_entry(entry));
+  EXPECT_TRUE(std::holds_alternative<Closed>(decode_log(view_of(entry))));
+  ASSERT_EQ(channel_.sent.size(), 1U);
+  Bytes both = frame_of(LogEntry(RankDeparted{0}));
+  const Bytes last = frame_of(LogEntry(Closed{}));
+  both.insert(both.end(), last.begin(), last.end());
+  EXPECT_EQ(channel_.sent[0], both);
 }
 
 Bytes empty_message() { return Bytes(sizeof(std::uint32_t)); }

@@ -280,7 +280,8 @@ class HearingParticipant {
     if (sets_.count(set) == 0 || has_joined) return;
     switch (submission.what) {
     case Submission::What::ask_for_set:
-      if (asked_.empty()) asked_.insert(rank_.ask_for_set({0, 1}, submission.name));
+      if (!asked_.empty() || rank_.take_failure({0, 1}, submission.name)) return;
+      asked_.insert(rank_.ask_for_set({0, 1}, submission.name));
       return;
     case Submission::What::join:
       joins_[rank_.join(set)] = set;

@@ -26,8 +26,8 @@ class RelayTest : public testing::Test {
   RelayTest() : relay(4, {{0}, {1}, {2, 3}}, 2, 2) {}
   std::vector<UpMessage> take() { return std::exchange(relay.outbox(), {}); }
   /// The ranks of which the relay answers that they have not submitted it.
-  Ranks missing_of(const Request& request) {
-    relay.on_log(Query{5, request});
+  Ranks missing_of(const Request& request, std::int32_t asker = 3) {
+    relay.on_log(Query{5, request, asker});
     Ranks ranks;
     for (const UpMessage& message : take()) {
       const auto& answer = std::get<Answer>(message);
@@ -216,6 +216,7 @@ TEST_F(RelayTest, AnswersForItsOwnRanksThatHaveLeft) {
   EXPECT_EQ(missing("x", 1), Ranks{}) << "another leader answers for it";
   for (const std::int32_t rank : {0, 1}) relay.on_log(RankDeparted{rank});
   EXPECT_EQ(missing("x", 1), (Ranks{0, 1}));
+  EXPECT_EQ(missing_of({0, "x", 1}, 0), Ranks{1}) << "the asker knows by itself what it waits for";
   relay.on_message(1, declare("x", 1, {1}));
   EXPECT_EQ(missing("x", 1), Ranks{0});
   relay.on_message(0, declare("x", 1, {0}));

@@ -656,11 +656,55 @@ TEST_F(SequencerTest, TakesTheEndOfARankThatHasLeftForNoLoss) {
   EXPECT_EQ(only<Query>(decide()).request.name, "x");
   sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "its process has ended"}, now);
   const std::string sentence = "rank 2 has shut down and will not submit tensor ";
-  EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"x\".") << "though not all have answered";
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_TRUE(std::get<RankDeparted>(entries[0]).gone);
+  EXPECT_EQ(std::get<Failed>(entries[1]).message, sentence + "\"x\".") << "though not all have answered";
   sequencer.on_message(Overdue{0, {0, "y", 1}, 0}, now);
   EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"y\".");
   sequencer.on_message(RankLost{1, ErrorCode::rank_lost, "its process has ended"}, now);
   EXPECT_EQ(only<Faulted>(decide()).rank, 1);
+}
+
+/// Ranks 2 and 3 are a node, of which rank 2 is the leader.
+class TwoNodesTest : public SequencerTest {
+ protected:
+  TwoNodesTest() : SequencerTest(of_two_nodes()) {}
+  static SequencerOptions of_two_nodes() {
+    SequencerOptions options = defaults();
+    options.speaks_through = {-1, 0, 0, 2};
+    return options;
+  }
+};
+
+TEST_F(TwoNodesTest, WaitForNobodyWhomALeaderCutsOff) {
+  sequencer.on_message(Departed{2}, now);
+  decide();
+  sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "it has stopped"}, now);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<RankDeparted>(entries[0]).rank, 2);
+  EXPECT_TRUE(std::get<RankDeparted>(entries[0]).gone);
+  const auto& cut_off = std::get<RankDeparted>(entries[1]);
+  EXPECT_EQ(cut_off.rank, 3);
+  EXPECT_EQ(cut_off.because, 2);
+  sequencer.on_message(Overdue{0, {0, "pair", 1, {0, 3}}}, now);
+  EXPECT_EQ(
+      only<Failed>(decide()).message,
+      "rank 2 has shut down, and rank 3 because of that; rank 3 will not ask for group \"pair\" of ranks 0 and 3.");
+  sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "its process has ended"}, now);
+  EXPECT_TRUE(decide().empty()) << "all of that is known";
+  sequencer.on_message(Departed{1}, now);
+  decide();
+  sequencer.on_message(Departed{0}, now);
+  static_cast<void>(only<Closed>(decide()));
+}
+
+TEST_F(TwoNodesTest, EndWithTheRoot) {
+  sequencer.on_message(Departed{0}, now);
+  decide();
+  sequencer.on_message(RankLost{0, ErrorCode::rank_lost, "it has stopped"}, now);
+  static_cast<void>(only<Closed>(decide()));
 }
 
 TEST_F(SequencerTest, NamesARankWhoseCodeThrew) {

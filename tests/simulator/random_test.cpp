@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -150,6 +152,73 @@ TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
   }
+}
+
+/// Ranks stop after they have left, leaders of nodes among them. The ranks that a leader cuts off hear no more; nobody
+/// waits for them, and the sets without them go on.
+TEST(RandomWorlds, KeepEveryPromiseWhereRanksGo) {
+  Random shape;
+  shape.names = 4;
+  shape.phases = 8;
+  const Schedules seeds(13000, 1000);
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+    std::mt19937_64 random(seed);
+    Options options = random_options(random);
+    options.ranks = static_cast<int>(2 + random() % 8);
+    World world(options, allreduces(RandomPrograms::kSignatures));
+    RandomPrograms programs(shape, options.ranks, random());
+    for (std::uint64_t gone = 0; gone <= seed % 2; ++gone) {
+      const auto who = static_cast<int>(1 + random() % static_cast<unsigned>(options.ranks - 1));
+      Program& cut = programs.programs()[static_cast<std::size_t>(who)];
+      cut.resize(random() % cut.size());
+      cut.insert(cut.end(), {leave(), go()});
+    }
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      world.set_program(rank, programs.programs()[static_cast<std::size_t>(rank)]);
+    }
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+  }
+}
+
+/// Requests for the same few sets again and again, by ranks that come early, late or not at all.
+TEST(RandomWorlds, KeepEveryPromiseWhereDeadlinesGiveUpSets) {
+  const Schedules seeds(11000, 300);
+  std::size_t made = 0;
+  std::size_t given_up = 0;
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+    std::mt19937_64 random(seed);
+    Options options = random_options(random);
+    options.link_delay %= 20;
+    options.deadline = 500 + random() % 500;
+    World world(options, allreduces(1));
+    std::vector<Program> programs(static_cast<std::size_t>(options.ranks));
+    for (int phase = 1; phase <= 12; ++phase) {
+      const auto without = static_cast<int>(random() % 4);  // few lists, and some below one child of the root
+      std::vector<std::int32_t> list;
+      for (int rank = 0; rank < options.ranks; ++rank) {
+        if (rank % 3 != without) list.push_back(rank);
+      }
+      for (const std::int32_t rank : list) {
+        Program& program = programs[static_cast<std::size_t>(rank)];
+        if (random() % 4 == 0) program.push_back(pause(random() % (2 * options.deadline)));
+        if (random() % 12 == 0) continue;
+        program.insert(program.end(), {try_set(phase, list), submit("x", 0, phase), drop_set(phase)});
+      }
+    }
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      Program& program = programs[static_cast<std::size_t>(rank)];
+      program.insert(program.end(), {wait_all(), leave()});
+      world.set_program(rank, program);
+    }
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    for (const control::LogEntry& entry : world.log()) {
+      const auto* const failed = std::get_if<control::Failed>(&entry);
+      made += std::holds_alternative<control::SetAdded>(entry) ? 1U : 0U;
+      given_up += failed != nullptr && failed->code == ErrorCode::expired ? 1U : 0U;
+    }
+  }
+  EXPECT_GT(made, seeds.end - seeds.first);
+  EXPECT_GT(given_up, seeds.end - seeds.first);
 }
 
 TEST(RandomWorlds, KeepEveryPromiseWhenNothingIsIrregular) {

@@ -315,6 +315,51 @@ TEST(Sets, ThatAMemberNeverMakesEndAtTheDeadline) {
   }
 }
 
+/// The call fails alone on those that have made it, and in the same way on a rank that comes too late. Each member's
+/// second call is matched with the others' second.
+TEST(Sets, ThatAMemberMakesTooLateCanFailAlone) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Options options;
+    options.seed = seed;
+    options.deadline = 1000;
+    World world(options, allreduces(1));
+    for (const int rank : {0, 1, 2}) {
+      Program program{try_set(1, {0, 1, 2}, "pair"), try_set(2, {0, 1, 2}, "pair")};
+      if (rank == 1) program.insert(program.begin(), pause(1500));
+      // The others have given up once, and wait for the second.
+      program.insert(program.end(), {submit("x", 0, 1), submit("x", 0, 2), wait_all(), drop_set(2)});
+      program.insert(program.end(), {try_set(3, {0, 1, 2}, "pair"), submit("y"), wait_all(), leave()});
+      world.set_program(rank, program);
+    }
+    world.set_program(3, {pause(1400), submit("y"), wait_all(), leave()});
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    EXPECT_EQ(entries_of<control::SetAdded>(world).size(), 2U);
+    for (const int rank : {0, 1, 2}) {
+      ASSERT_EQ(world.failures(rank).size(), 1U) << "seed " << seed << ", rank " << rank;
+      EXPECT_EQ(world.failures(rank)[0].code(), ErrorCode::expired);
+      EXPECT_EQ(world.failures(rank)[0].message(), world.failures(0)[0].message());
+    }
+    EXPECT_NE(world.failures(0)[0].message().find(": rank 1 has not called Group::of or split for it"),
+              std::string::npos);
+    EXPECT_TRUE(world.fault(0).ok());
+  }
+}
+
+/// A member that does not answer is named, too.
+TEST(Sets, ThatAStoppedMemberDoesNotMakeCanFailAlone) {
+  Options options;
+  options.deadline = 1000;
+  World world(options, allreduces(1));
+  world.set_program(0, {try_set(1, {0, 1, 3}), make_set(2, {0, 1}), drop_set(2)});
+  world.set_program(1, {try_set(1, {0, 1, 3}), make_set(2, {0, 1}), drop_set(2)});
+  world.set_program(2, {});
+  world.set_program(3, {stop()});
+  ASSERT_EQ(world.run(), "");
+  ASSERT_EQ(world.failures(1).size(), 1U);
+  EXPECT_NE(world.failures(1)[0].message().find("rank 3 does not answer"), std::string::npos);
+  EXPECT_EQ(entries_of<control::SetAdded>(world).size(), 1U);
+}
+
 TEST(Sets, ThatNeedARankThatHasLeftFailSoon) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     World world({.seed = seed}, allreduces(2));
@@ -525,6 +570,31 @@ TEST(Leaving, FailsSoonWhatARankThatLeftWouldHaveToSubmit) {
     EXPECT_EQ(world.failures(1)[0].message(), "rank 2 has shut down and will not submit tensor \"c\".");
     EXPECT_EQ(world.failures(1)[1].message(), "rank 2 has shut down and will not submit tensor \"a\".");
     EXPECT_TRUE(std::holds_alternative<control::Closed>(world.log().back()));
+  }
+}
+
+/// Ranks 2 and 3 are a node. When rank 2 goes, rank 3 can be heard no more: what needs it fails, and the log closes
+/// without it.
+TEST(Leaving, OfALeaderCutsOffItsNode) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    World world({.ranks = 6, .ranks_per_node = 2, .seed = seed}, allreduces(1));
+    world.set_program(2, {submit("a"), wait_all(), leave(), go()});
+    world.set_program(3, {submit("a"), wait_all(), make_set(1, {3, 4}), pause(100000), submit("x", 0, 1), leave()});
+    world.set_program(4, {submit("a"), wait_all(), make_set(1, {3, 4}), submit("x", 0, 1), wait_all(), leave()});
+    for (const int rank : {0, 1, 5}) {
+      world.set_program(rank,
+                        {submit("a"), wait_all(), make_set(2, {0, 1, 5}), submit("y", 0, 2), wait_all(), leave()});
+    }
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    for (const int rank : {0, 1, 5}) EXPECT_TRUE(world.failures(rank).empty()) << "seed " << seed;
+    ASSERT_EQ(world.failures(4).size(), 1U) << "seed " << seed;
+    EXPECT_EQ(world.failures(4).front().code(), ErrorCode::rank_lost);
+    EXPECT_EQ(world.failures(4).front().message().find("rank 2 has shut down"), 0U)
+        << world.failures(4).front().message();
+    EXPECT_TRUE(std::holds_alternative<control::Closed>(world.log().back()));
+    for (const auto& left : entries_of<control::RankDeparted>(world)) {
+      EXPECT_EQ(left.because, left.rank == 3 || left.rank == 4 ? 2 : -1);
+    }
   }
 }
 

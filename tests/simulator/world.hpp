@@ -19,13 +19,16 @@
 //   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader
 //             itself. Or nobody notices: its process was stopped. A rank whose operation fails because another one has
 //             left says so.
+//   going     a rank that has left stops, and says so. If it is a leader, the log ends for the ranks of its node and
+//             those below, once it has said so, too; nothing comes from there any more.
 //
 // The checker looks at every event, the first violation stops the world:
 //   - what a rank or relay reads is the sequencer's log, entry by entry;
 //   - an entry that runs or fails something does so for submissions that every member has made and that no earlier
 //     entry has consumed; a batch runs only what agrees, a mismatch fails only what does not;
 //   - a rank runs and fails exactly what the entry says, for the submission that it says (the how-manieth of the name);
-//   - a set is made when its members, and no others, have asked for it in one order; it is removed when all of them
+//   - a set is made when its members, and no others, have asked for it in one order; a request for one that a deadline
+//     gives up fails on each member, on a late one at once; a set is removed when all of them
 //     have dropped it, with nothing of it in flight or running anywhere, and before the end of the log if they all said
 //     so;
 //   - a rank that has joined is passed over from then on: what it submitted before is what the log lists; a batch runs,
@@ -55,6 +58,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <queue>
 #include <random>
 #include <set>
@@ -68,6 +72,7 @@
 #include "control/codec.hpp"
 #include "control/participant.hpp"
 #include "control/relay.hpp"
+#include "control/sentences.hpp"
 #include "control/sequencer.hpp"
 #include "control/shortcut.hpp"
 #include "core/topology.hpp"
@@ -98,6 +103,7 @@ struct Op {
     join,
     pause,
     leave,
+    go,
     die,
     stop
   };
@@ -107,6 +113,7 @@ struct Op {
   int signature = 0;                ///< number of one of the world's signatures
   std::vector<std::int32_t> ranks;  ///< for make_set
   Tick ticks = 0;                   ///< for pause
+  bool alone = false;               ///< for make_set: its deadline ends only that
 };
 using Program = std::vector<Op>;
 
@@ -128,12 +135,20 @@ inline Op end_step(int set = 0) { return {Op::Kind::end_step, set, {}, 0, {}, 0}
 inline Op make_set(int set, std::vector<std::int32_t> ranks, std::string name = {}) {
   return {Op::Kind::make_set, set, std::move(name), 0, std::move(ranks), 0};
 }
+/// The same, but after the deadline it fails alone.
+inline Op try_set(int set, std::vector<std::int32_t> ranks, std::string name = {}) {
+  Op op = make_set(set, std::move(ranks), std::move(name));
+  op.alone = true;
+  return op;
+}
 /// Waits for nothing.
 inline Op drop_set(int set) { return {Op::Kind::drop_set, set, {}, 0, {}, 0}; }
 /// Waits until all members have.
 inline Op join(int set = 0) { return {Op::Kind::join, set, {}, 0, {}, 0}; }
 inline Op pause(Tick ticks) { return {Op::Kind::pause, 0, {}, 0, {}, ticks}; }
 inline Op leave() { return {Op::Kind::leave, 0, {}, 0, {}, 0}; }
+/// After `leave`: once nothing of the rank is in flight.
+inline Op go() { return {Op::Kind::go, 0, {}, 0, {}, 0}; }
 inline Op die() { return {Op::Kind::die, 0, {}, 0, {}, 0}; }
 /// Nothing of the rank runs any more, and nobody notices.
 inline Op stop() { return {Op::Kind::stop, 0, {}, 0, {}, 0}; }
@@ -193,6 +208,7 @@ class World {
     chosen.capacity = options.capacity;
     chosen.plan = options.plan;
     chosen.latch_timeout_s = options.latch_timeout_s;
+    chosen.speaks_through = control::speakers(topology_, options.fanout);
     sequencer_ = std::make_unique<control::Sequencer>(chosen);
     std::vector<std::int32_t> all;
     for (int rank = 0; rank < options.ranks; ++rank) all.push_back(rank);
@@ -271,6 +287,7 @@ class World {
     bool pending = false;       ///< submitted, not complete
     bool running = false;       ///< its batch has been handed out
     bool warned = false;
+    bool alone = false;  ///< its deadline ends only it
     Tick since = 0;
   };
   /// Of a sequence, in the log.
@@ -333,6 +350,7 @@ class World {
     Status fault;
     bool request_done = false;  ///< that the program waits for
     bool has_said_departure = false;
+    bool is_cut_off = false;     ///< what it says is not heard, and it reads no log
     std::size_t unfinished = 0;  ///< pending handles
   };
   struct Node {
@@ -344,6 +362,7 @@ class World {
     std::size_t child_index = 0;    ///< of this node, at its parent's relay
     std::deque<control::Bytes> up;  ///< on the way to the parent
     Tick up_last = 0;
+    bool is_cut_off = false;       ///< the log has ended here, because a leader has gone
     std::deque<std::size_t> down;  ///< entries on the way here
     Tick down_last = 0;
   };
@@ -363,6 +382,7 @@ class World {
     std::map<int, std::uint64_t> submitted;  ///< by rank
     std::vector<std::vector<int>> said;      ///< by ordinal - 1: the signatures (by rank of the set, -1: none)
     std::uint64_t consumed = 0;              ///< by the log
+    std::uint64_t expired = 0;               ///< the last of these that a deadline has given up
     bool hopeless = false;                   ///< failed without being complete, because somebody has left
   };
   /// What has become of a call without a name.
@@ -491,6 +511,7 @@ class World {
       actions.clear();
       r.participant->on_log(entry, actions);
       if (const auto* joined = std::get_if<control::RankJoined>(&entry)) r.sequences[joined->set].is_closed = true;
+      if (cuts_off(entry, topology_.node_of[index(rank)])) r.ended = r.is_cut_off = true;
       for (control::Action& action : actions) {
         std::visit([&](auto& value) { act(rank, number, value); }, action);
       }
@@ -584,6 +605,8 @@ class World {
       for (const auto& [number, its_set] : r.sets) r.participant->pass(its_set, r.sequences[its_set].avoided);
       r.participant->leave();
       return true;
+    case Op::Kind::go:
+      return go(rank);
     case Op::Kind::die:
       perish(rank);
       return true;
@@ -789,8 +812,24 @@ class World {
     if (handle.pending) return false;
     unsigned order = 1000;  // of the members, as a number: they must agree on it
     for (const std::int32_t member : op.ranks) order = order * 31 + static_cast<unsigned>(member) + 1;
-    begin(rank, key, handle, r.participant->ask_for_set(op.ranks, op.name), static_cast<int>(order));
+    if (const std::optional<Status> failed = r.participant->take_failure(op.ranks, op.name)) {
+      fail_at_once(rank, key, *failed, static_cast<int>(order));
+      return true;
+    }
+    handle.alone = op.alone;
+    begin(rank, key, handle, r.participant->ask_for_set(op.ranks, op.name, op.alone), static_cast<int>(order));
     return false;
+  }
+
+  /// The others have given up this request of a rank before the rank made it.
+  void fail_at_once(int rank, const Key& key, const Status& status, int signature) {
+    Rank& r = ranks_[index(rank)];
+    Handle& handle = r.handles[key];
+    handle.key = key;
+    note_submission(rank, key, ++handle.ordinal, signature);
+    if (handle.ordinal > ledgers_[key].expired)
+      violate("rank " + std::to_string(rank) + " fails a request that the log has not given up");
+    r.failures.push_back(status);
   }
 
   bool join(int rank, SetId set) {
@@ -830,6 +869,32 @@ class World {
       return;
     const SetId set = meaning_.at(id - core::kDropped).set;
     if (!ranks_[index(rank)].has_said_departure) ++done_with_[set];
+  }
+
+  /// As `ControlLoop::go`. False when it must wait. A leader serves its node until the log ends there.
+  bool go(int rank) {
+    Rank& r = ranks_[index(rank)];
+    const auto has_launched = [](const auto& item) { return !item.second.launched.empty(); };
+    const auto is_running = [rank](const auto& item) { return item.first.first == rank; };  // also while it is absent
+    if (r.unfinished > 0 || std::any_of(r.sequences.begin(), r.sequences.end(), has_launched) ||
+        std::any_of(running_.begin(), running_.end(), is_running)) {
+      return false;
+    }
+    publish(rank);
+    r.ring.emplace_back(control::RankLost{rank, ErrorCode::rank_lost, control::kStopped});
+    schedule_visit(topology_.node_of[index(rank)]);
+    have_gone_ = true;
+    r.dead = topology_.leader_of(topology_.node_of[index(rank)]) != rank;
+    return true;
+  }
+
+  /// Whether the log ends for the node behind the entry (`Leader::cuts_off`).
+  bool cuts_off(const control::LogEntry& entry, int node) const {
+    const auto* const left = std::get_if<control::RankDeparted>(&entry);
+    for (; left != nullptr && left->gone && node > 0; node = core::Topology::tree_parent(node, options_.fanout)) {
+      if (topology_.leader_of(node) == left->rank) return true;
+    }
+    return false;
   }
 
   void perish(int rank) {
@@ -1126,7 +1191,9 @@ class World {
 
   // ---------------------------------------------------------------- a node
 
-  bool leader_dead(int node) const { return ranks_[index(topology_.leader_of(node))].dead; }
+  bool leader_dead(int node) const {
+    return ranks_[index(topology_.leader_of(node))].dead || nodes_[index(node)].is_cut_off;
+  }
 
   void visit(int node) {
     Node& n = nodes_[index(node)];
@@ -1276,6 +1343,7 @@ class World {
       if (!ranks_[index(rank)].ended) schedule_tick(rank, 1 + draw(options_.link_delay / 4));
     }
     pass_on(node);
+    n.is_cut_off = cuts_off(log_[number], node);
   }
 
   // ---------------------------------------------------------------- the checker
@@ -1402,11 +1470,26 @@ class World {
     } else if (e.code == ErrorCode::rank_lost) {
       ledgers_[key].hopeless = true;
       records_[n].items.emplace_back(key.name, 0);
+    } else if (!key.members.empty() && e.code == ErrorCode::expired) {
+      expire(n, key);
     } else if (!key.members.empty()) {
       refuse(n, key);
     } else {
       consume(n, key, true);
     }
+  }
+  /// A deadline has given up a request that names its members.
+  void expire(std::size_t entry, const Key& key) {
+    Ledger& ledger = ledgers_[key];
+    const std::uint64_t ordinal = ledger.expired = ++ledger.consumed;
+    const auto has_waited = [&](std::int32_t member) {
+      const Handle& handle = ranks_[index(member)].handles[key];
+      return handle.pending && handle.alone && handle.ordinal == ordinal && now_ - handle.since >= options_.deadline;
+    };
+    if (std::none_of(key.members.begin(), key.members.end(), has_waited))
+      violate("entry " + std::to_string(entry) + " gives up '" + key.name + "' too early");
+    if (ledger.said.size() < ordinal) ledger.said.resize(ordinal);
+    records_[entry].items.emplace_back(key.name, ordinal);
   }
   /// A request that names a rank which has joined the world, and has not made it. (The row of sets is never full here.)
   void refuse(std::size_t entry, const Key& key) {
@@ -1469,7 +1552,11 @@ class World {
     removed_.insert(e.set);
     free_memory_.push_back(std::move(memory_[e.set]));
   }
-  void check(std::size_t, const control::RankDeparted&) {}
+  void check(std::size_t n, const control::RankDeparted& e) {
+    if (!e.gone && !ranks_[index(e.rank)].has_said_departure)
+      violate("entry " + std::to_string(n) + " says that rank " + std::to_string(e.rank) + " has left, which has not");
+    ranks_[index(e.rank)].has_said_departure = true;
+  }
   void check(std::size_t n, const control::RankJoined& e) {
     const std::string who = "entry " + std::to_string(n) + ": rank " + std::to_string(e.rank);
     if (joining_.count({e.set, e.rank}) == 0) violate(who + " has not joined");
@@ -1517,8 +1604,13 @@ class World {
   void check(std::size_t, const control::Faulted&) { faulted_ = closed_ = true; }
   void check(std::size_t n, const control::Closed&) {
     closed_ = true;
+    for (Rank& rank : ranks_) {
+      if (rank.has_said_departure) continue;
+      rank.is_cut_off = true;
+      if (!have_gone_) violate("entry " + std::to_string(n) + " ends the log before all have left");
+    }
     for (const auto& [set, ranks] : done_with_) {
-      if (ranks < members_[set].size() || removed_.count(set) != 0) continue;
+      if (ranks < members_[set].size() || removed_.count(set) != 0 || has_any_cut_off(members_[set])) continue;
       violate("entry " + std::to_string(n) + " ends the log, and process set " + std::to_string(set) +
               ", which all members have dropped, is still there");
     }
@@ -1538,7 +1630,7 @@ class World {
       const std::string who = "rank " + std::to_string(rank);
       if (faulted_) {
         if (r.fault.ok()) violate(who + " has not heard of the fault");
-      } else if (r.at < r.program.size()) {
+      } else if (r.at < r.program.size() && !r.is_cut_off && !(r.ended && r.program[r.at].kind == Op::Kind::go)) {
         violate(who + " waits for ever, at operation " + std::to_string(r.at) + " of its program ('" +
                 r.program[r.at].name + "')");
       } else if (closed_ && !r.ended) {
@@ -1555,10 +1647,14 @@ class World {
     return least;
   }
 
+  bool has_any_cut_off(const std::vector<std::int32_t>& members) const {
+    return std::any_of(members.begin(), members.end(), [this](auto rank) { return ranks_[index(rank)].is_cut_off; });
+  }
+
   void check_ledgers() {
     for (auto& [key, ledger] : ledgers_) {
-      if (ledger.hopeless) continue;
-      std::uint64_t least = least_submitted(key, ledger);
+      if (ledger.hopeless || has_any_cut_off(members_of(key))) continue;  // its last words may not have been heard
+      std::uint64_t least = std::max(ledger.expired, least_submitted(key, ledger));
       if (const auto ended = ended_.find(key.set); key.name == control::kSequence && ended != ended_.end())
         least = std::min(least, ended->second);
       if (ledger.consumed != least) violate("submission " + std::to_string(least) + " of '" + key.name + "' was lost");
@@ -1592,6 +1688,7 @@ class World {
   std::map<TensorId, Key> meaning_;
   std::map<std::uint32_t, control::PlanDefined> plans_;
   std::map<SetId, std::vector<std::int32_t>> members_;
+  bool have_gone_ = false;                   ///< some rank has
   std::map<SetId, std::size_t> done_with_;   ///< how many members have said so before they left
   std::set<std::pair<SetId, int>> dropped_;  ///< by set and rank
   std::set<SetId> removed_;

@@ -229,7 +229,7 @@ class InFlight {
   Handle handle_;
   Future<Tensor> gathered_;
   Future<AlltoallResult> exchanged_;
-  AlltoallResult got_;  ///< of a synchronous call; the tensor is that of a gather, too
+  AlltoallResult got_;  ///< of a synchronous call; the output is that of a gather, too
   Prepared prepared_;
 };
 

@@ -126,6 +126,17 @@ TEST(CallErrors, OfGroups) {
                   "the output of call 1 of \"g\" has 7 elements, but the ranks together gave 12");
       }
     }
+    const auto gather = [&] {
+      kolo::grouped({Call::allgather_into(kolo::const_view(x), kolo::view(out)),
+                     Call::allgather_into(kolo::const_view(x), kolo::view(other))});
+    };
+    if (kolo::rank() == 0) {
+      gather();
+    } else {
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, gather),
+                "the output of call 1 of this grouped call has 7 elements, but the ranks together gave "
+                "12");
+    }
     // One of another length makes all of them not run.
     const std::vector<float> before = y;
     const auto longer = kolo::view(y.data(), kolo::rank() == 0 ? 6 : 5);
@@ -137,6 +148,35 @@ TEST(CallErrors, OfGroups) {
               "operation did not run; submit the same on every rank.");
     EXPECT_EQ(x, std::vector<float>(6, 1));
     EXPECT_EQ(y, before);
+  });
+}
+
+/// Of every kind that can be grouped, waited for and not, in one order with other calls without a name: none takes a
+/// shorter way than the ranks agree on.
+TEST_P(Calls, GroupedWithoutAName) {
+  run([] {
+    const int ranks = kolo::size();
+    const int sum = ranks * (ranks - 1) / 2;
+    for (int round = 0; round < 3; ++round) {
+      std::vector<int> x{kolo::rank()}, y{kolo::rank() + 1, kolo::rank()};
+      const std::vector<Call> sums{Call::allreduce(kolo::view(x)), Call::allreduce(kolo::view(y))};
+      kolo::grouped(sums);
+      EXPECT_EQ(x, std::vector<int>{sum});
+      EXPECT_EQ(y, (std::vector<int>{sum + ranks, sum}));
+      const std::vector<int> mine{kolo::rank()}, rows(static_cast<std::size_t>(kolo::rank() + 1), kolo::rank());
+      std::vector<int> all(static_cast<std::size_t>(ranks), -1), of_all(static_cast<std::size_t>(sum + ranks), -1);
+      const std::vector<Call> gathers{Call::allgather_into(kolo::const_view(mine), kolo::view(all)),
+                                      Call::allgather_into(kolo::const_view(rows), kolo::view(of_all))};
+      kolo::Handle handle = kolo::grouped_async(gathers);
+      EXPECT_EQ(kolo::allreduce(1), ranks);
+      handle.wait();
+      std::vector<int> wanted;
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(all[static_cast<std::size_t>(rank)], rank);
+        wanted.insert(wanted.end(), static_cast<std::size_t>(rank + 1), rank);
+      }
+      EXPECT_EQ(of_all, wanted);
+    }
   });
 }
 

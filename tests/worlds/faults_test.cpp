@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/detail/leaving.hpp>
 #include <kolo/info.hpp>
 
 #include "errors.hpp"
@@ -526,6 +527,62 @@ TEST_P(Faults, ShutdownDoesNotWaitForEver) {
     std::vector<float> x{1};
     EXPECT_THROW(kolo::allreduce("w", kolo::view(x)), kolo::Error);
   });
+}
+
+/// As kolo_torch does at the end of a program that asked for Gloo. The rank that has left lives on. The others' calls
+/// name it, their `shutdown` waits for nobody, and nobody is warned.
+TEST_P(Faults, ARankThatLeavesEarly) {
+  run_in(ranks(), options(), [&] {
+    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), ranks());
+    if (kolo::rank() == odd()) {
+      kolo::detail::leave_early(kolo::current_context());
+      gate_.come();
+      return gate_.wait_for(ranks());
+    }
+    const std::string left = odd_text() + " has shut down";
+    for (int call = 0; call < 2; ++call) {
+      if (call == 1) gate_.wait_for(1);  // at first it may still serve the others
+      const std::string sentence = sentence_of(ErrorCode::rank_lost, [] { kolo::barrier(); });
+      EXPECT_EQ(sentence.find(left), 0U) << sentence;
+    }
+    kolo::current_context().shutdown();
+    gate_.come();
+  });
+  EXPECT_EQ(records_.of(kolo::LogLevel::warning, "shutdown"), std::vector<std::string>());
+}
+
+/// What it has started and not waited for is waited for; the others may be late.
+TEST_P(Faults, ARankThatLeavesEarlyEndsWhatIsOpen) {
+  run_in(ranks(), options(), [&] {
+    std::vector<float> x{1};
+    if (kolo::rank() == odd()) {
+      const kolo::Handle handle = kolo::allreduce_async("x", kolo::view(x), ReduceOp::sum);
+      gate_.come();
+      kolo::detail::leave_early(kolo::current_context());
+      EXPECT_EQ(x[0], static_cast<float>(ranks()));
+      return gate_.come();
+    }
+    gate_.wait_for(1);
+    kolo::allreduce("x", kolo::view(x), ReduceOp::sum);
+    gate_.wait_for(2);
+    kolo::current_context().shutdown();
+  });
+}
+
+/// A rank that ends without a word, in the second in which one that has left waits for the others.
+TEST_P(Faults, ALossBesideARankThatLeavesEarly) {
+  const int lost = odd() == 0 ? 1 : 0;
+  EXPECT_NE(sentence_of(ErrorCode::user_exception,
+                        [&] {
+                          run_in(ranks(), options(), [&] {
+                            EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), ranks());
+                            if (kolo::rank() == odd()) return kolo::detail::leave_early(kolo::current_context());
+                            if (kolo::rank() == lost) throw std::runtime_error("no such file");
+                            EXPECT_THROW(kolo::barrier(), kolo::Error);
+                          });
+                        })
+                .find("no such file"),
+            std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Faults,

@@ -311,7 +311,6 @@ TEST(AtTheCall, Names) {
       }
       EXPECT_EQ(refused([&, &where = where] { (void)kolo::prepare(where, sum); }), sentence);
     }
-    EXPECT_EQ(refused([&] { kolo::run(kolo::world(), Call::grouped(kolo::Span<const Call>(&sum, 1))); }), empty);
     EXPECT_EQ(refused([&] { (void)kolo::prepare(kolo::world(), sum); }), empty);
     for (const std::string& name : {std::string(65536, 'n'), std::string("koloX"), std::string("a\0b\n\xff", 5)})
       kolo::run(name, sum);  // only the dot makes it ours
@@ -365,8 +364,10 @@ TEST(AtTheCall, GroupsOfCalls) {
         {{gather, gather}, "call 0 owns its result; use the call with _into, and give the output"},
         {{Call::allreduce(other), Call::barrier()}, itself},
         {{Call::allreduce(other), Call::grouped(kolo::Span<const Call>(&sum, 1))}, itself}};
-    for (const auto& [calls, why] : wrong)
+    for (const auto& [calls, why] : wrong) {
       EXPECT_EQ(refused([&, &calls = calls] { kolo::grouped("g", calls); }), "grouped call \"g\": " + why);
+      EXPECT_EQ(refused([&, &calls = calls] { kolo::grouped(calls); }), "this grouped call: " + why);
+    }
   });
 }
 

@@ -3,6 +3,7 @@
 // Groups of some ranks: several at once, how they are made and dropped, and what is refused.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -95,6 +96,44 @@ TEST(Split, ByColourInTheOrderOfTheKeys) {
     }
     EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [] { (void)kolo::world().split(-2); }),
               "Group::split: the colour is -2; give one that is not negative, or kNoGroup");
+  });
+}
+
+/// The others give up, and go on; whoever comes later gets their error. The next call is matched with the next.
+TEST(GroupOf, CanFailAloneIfARankDoesNotCome) {
+  run_in({4, 2}, [] {
+    const auto soon = kolo::GroupOptions("three").with_timeout(std::chrono::milliseconds(50)).with_fails_alone(true);
+    const auto later = kolo::GroupOptions("three").with_fails_alone(true);
+    if (kolo::rank() < 3) {
+      if (kolo::rank() == 1) kolo::barrier("given up");
+      const std::string why = sentence_of(ErrorCode::expired, [&] { (void)Group::of({0, 1, 2}, soon); });
+      EXPECT_NE(why.find("group \"three\" of ranks 0-2 has not been made within "), std::string::npos) << why;
+      EXPECT_NE(why.find(": rank 1 has not called Group::of or split for it"), std::string::npos) << why;
+      EXPECT_NE(why.find(" The call fails on every rank of the group, and the job goes on."), std::string::npos);
+      if (kolo::rank() != 1) kolo::barrier("given up");
+      const Group three = Group::of({0, 1, 2}, later);
+      EXPECT_EQ(kolo::allreduce(three, 1), 3);
+    } else {
+      kolo::barrier("given up");
+    }
+    EXPECT_EQ(kolo::allreduce(1), 4);
+  });
+}
+
+TEST(Split, CanFailAloneIfARankDoesNotCome) {
+  run_in({3, 3}, [] {
+    const auto soon = kolo::GroupOptions().with_timeout(std::chrono::milliseconds(50)).with_fails_alone(true);
+    const auto later = kolo::GroupOptions().with_fails_alone(true);
+    if (kolo::rank() == 2) kolo::barrier("given up");
+    const std::string why = sentence_of(ErrorCode::expired, [&] { (void)kolo::world().split(0, 0, soon); });
+    EXPECT_NE(why.find(": rank 2 has not called Group::of or split for it"), std::string::npos) << why;
+    if (kolo::rank() != 2) kolo::barrier("given up");
+    const Group half = kolo::world().split(kolo::rank() == 1 ? kolo::kNoGroup : 1, -kolo::rank(), later);
+    EXPECT_EQ(half.is_member(), kolo::rank() != 1);
+    if (half.is_member()) {
+      EXPECT_EQ(half.members(), (std::vector<int>{2, 0}));
+    }
+    EXPECT_EQ(kolo::allreduce(1), 3);
   });
 }
 

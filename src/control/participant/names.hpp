@@ -89,6 +89,7 @@ struct Name {
   bool in_flight = false;
   bool whole = false;  ///< the submission in flight was sent whole
   bool is_join = false;
+  bool fails_alone = false;                        ///< of a request that names its members: its deadline ends only it
   bool counted = false;                            ///< this rank has written the count word of the present id
   std::shared_ptr<const core::Signature> pending;  ///< the signature of the submission in flight, if it was sent whole
   std::string name;

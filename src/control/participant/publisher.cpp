@@ -22,6 +22,7 @@ void Publisher::ask(const Name& named, double waited_s, bool deadline, bool aske
       rank_, {set, named.name, named.round, named.members, named.is_join, named.serial}, waited_s, deadline};
   if (const auto& submitted = named.whole ? named.pending : named.current) overdue.kind = submitted->kind;
   overdue.asked = asked;
+  overdue.alone = deadline && named.fails_alone;
   out_.messages.emplace_back(std::move(overdue));
 }
 

@@ -121,7 +121,7 @@ class Departures {
 
 /// Requests that fail while the job goes on, above all *hopeless* ones: they can never be complete, because a rank has
 /// left that had not made them. All ranks that ask about a hopeless request get the same answer, also if other ranks
-/// have left since.
+/// have left since. A request that a deadline has given up (messages.hpp, "Members") fails once.
 class Failures {
  public:
   Failures(Log& log, SetTable& sets, Departures& departures) : log_(log), sets_(sets), departures_(departures) {}
@@ -157,6 +157,17 @@ class Failures {
     const std::vector<std::int32_t> gone = departures_.gone_of(members);
     give_up(request, gone.empty() ? departures_.departed_of(members) : gone);
   }
+  /// The deadline of a request that names its members has given it up.
+  void expire(const Request& request, const std::string& sentence) {
+    expired_rounds_[key_of(request)] = request.round;
+    fail(request, ErrorCode::expired, sentence);
+  }
+  [[nodiscard]] bool has_expired(const Request& request) const {
+    const auto found = expired_rounds_.find(key_of(request));
+    return found != expired_rounds_.end() && request.round <= found->second;
+  }
+  /// The set that the request was for has been made.
+  void forget(const Request& request) { expired_rounds_.erase(key_of(request)); }
   /// The set is removed.
   void forget(core::SetId set) {
     std::erase_if(hopeless_rounds_, [set](const auto& item) { return std::get<core::SetId>(item.first) == set; });
@@ -168,6 +179,7 @@ class Failures {
   Departures& departures_;
   /// Requests that failed although not complete: up to which round, and the sentence.
   std::map<Key, std::pair<core::Round, std::string>> hopeless_rounds_;
+  std::map<Key, core::Round> expired_rounds_;  ///< the last of each request that names its members
 };
 
 }  // namespace kolo::control::sequencer

@@ -105,7 +105,8 @@ bool Questions::reported(const Request& request) const {
 void Questions::ask(const Overdue& message, Time now) {
   const Asker asker{message.rank, message.request.serial, message.waited_s};
   for (auto& [number, question] : questions_) {
-    if (question.deadline != message.deadline || !are_same(question.request, message.request)) continue;
+    if (question.deadline != message.deadline || question.alone != message.alone) continue;
+    if (!are_same(question.request, message.request)) continue;
     question.running = question.running || message.running;
     question.warns = question.warns || is_warning(message);
     const auto same = std::find_if(question.askers.begin(), question.askers.end(), [&asker](const Asker& one) {
@@ -123,6 +124,7 @@ void Questions::ask(const Overdue& message, Time now) {
   question.request.serial = 0;
   question.askers = {asker};
   question.deadline = message.deadline;
+  question.alone = message.alone;
   question.warns = is_warning(message);
   question.running = message.running;
   question.kind = message.kind;
@@ -204,7 +206,8 @@ std::vector<std::int32_t> Questions::silent_of(const Question& question) const {
   std::vector<std::int32_t> silent;
   for (const std::int32_t member : sets_.members_of(question.request)) {
     const bool has_left_since = departures_.has_departed(member) && !has(question.departed, member);
-    if (question.answer_of(member) == nullptr && !has_left_since) silent.push_back(member);
+    const bool is_beyond_reach = member == question.askers.front().rank ? departures_.has_gone(member) : has_left_since;
+    if (question.answer_of(member) == nullptr && !is_beyond_reach) silent.push_back(member);
   }
   return silent;
 }
@@ -239,8 +242,16 @@ std::int32_t Questions::speaker_of(std::int32_t rank) const {
 
 // ---------------------------------------------------------------- outcomes
 
+bool Questions::is_over(const Question& question) const {
+  const std::int32_t asker = question.askers.front().rank;
+  const Answer* const answer = question.answer_of(asker);
+  if (answer != nullptr) return !answer->submitted;
+  // A request that fails alone must be the one that the asker made: after a silent one's, others have made their next.
+  return question.alone || departures_.has_departed(asker);
+}
+
 void Questions::conclude(Question question, Time now) {
-  if (has(question.missing(), question.askers.front().rank)) {  // its wait is over
+  if (is_over(question)) {
     question.askers.erase(question.askers.begin());
     if (!question.askers.empty()) ask(std::move(question), now);
     return;
@@ -300,6 +311,7 @@ void Questions::conclude_deadline(const Question& question) {
   Wait wait;
   wait.join = request.join;
   wait.group = !request.members.empty();
+  wait.alone = question.alone;
   wait.waited_s = question.waited_s();
   wait.answers = question.answers;
   std::sort(wait.answers.begin(), wait.answers.end(), [](const Answer& a, const Answer& b) { return a.rank < b.rank; });
@@ -317,7 +329,10 @@ void Questions::conclude_deadline(const Question& question) {
   if (has_run && wait.departed.empty()) return;
   const Verdict verdict =
       deadline_passed(sets_.subject_of(request), wait, [this](SetId set) { return sets_.words_of(set); });
-  log_.fault(ErrorCode::timeout, verdict.rank, verdict.sentence);
+  if (!question.alone) return log_.fault(ErrorCode::timeout, verdict.rank, verdict.sentence);
+  if (wait.silent.empty() && question.missing().empty()) return;
+  forget(key_of(request));
+  failures_.expire(request, verdict.sentence);
 }
 
 }  // namespace kolo::control::sequencer

@@ -4,7 +4,7 @@
 // error, or nothing if the wait is over (messages.hpp, "Questions").
 //
 //   asking    Ranks that ask about the same request share one question. The first asker answers whether its wait is
-//             over. If it is, the others are asked about for the next of them.
+//             over, by itself also after it has left. If it is over, the others are asked about for the next of them.
 //   waiting   A question ends when every member has answered, and after `latch_timeout_s` in any case. If a member has
 //             left since it was asked, and its answer is not known, the question is asked again: now the leader of that
 //             rank's node answers.
@@ -20,6 +20,8 @@
 //               4. if there is none, which rank waits for which.
 //             If no batch is open any more, the wait is over, and there is no error. (sentences.hpp words it.) If the
 //             ranks to name are the consequence of another rank's end, that one is named as the cause (departures.hpp).
+//             Askers whose deadline ends the request alone share a question of their own. That request fails, unless
+//             all members have made it: then the set is about to be made.
 //   leaving   After `RankDeparted` the other ranks ask at once about what they have in flight with that rank. If the
 //             rank has not submitted it, the submission fails. It does not fail without a question, because the rank
 //             may have submitted it before it left, and only its own node knows.
@@ -71,6 +73,7 @@ class Questions {
     Request request;
     std::vector<Asker> askers;  ///< at least one
     bool deadline = false;
+    bool alone = false;                                           ///< the deadline ends this request, not the job
     bool warns = false;                                           ///< some rank has asked for a warning
     bool running = false;                                         ///< every member has submitted it
     core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of the first asker's submission
@@ -113,6 +116,8 @@ class Questions {
   [[nodiscard]] std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& silent) const;
   [[nodiscard]] std::int32_t speaker_of(std::int32_t rank) const;
 
+  /// Whether the first asker waits for the request no more.
+  [[nodiscard]] bool is_over(const Question& question) const;
   void conclude(Question question, Time now);
   /// Whether the members that cannot submit it any more decide the question, or it was asked again. The request is not
   /// complete.

@@ -85,6 +85,12 @@ std::string interface_to_another_machine(const tcp::socket& socket, const std::v
   return here && !there ? *here : std::string();
 }
 
+/// Whether the other side has an address of this machine: the connection then goes over its loopback interface.
+bool is_looped(const tcp::socket& socket, const std::vector<LocalAddress>& ours) {
+  error_code gone;
+  return interface_of(socket.remote_endpoint(gone).address(), ours).has_value();
+}
+
 }  // namespace
 
 Listener::Listener(const std::string& interface) : state_(std::make_unique<State>()) {
@@ -113,6 +119,7 @@ struct TcpControlChannel::State {
   std::optional<int> parent;
   std::vector<int> children;
   std::vector<std::string> interfaces;
+  std::vector<int> loopback_nodes;
   std::vector<std::unique_ptr<Link>> links;  // the parent first
   bool close_is_expected = false;
 };
@@ -155,6 +162,7 @@ std::unique_ptr<TcpControlChannel> TcpControlChannel::connect(Listener listener,
     std::vector<std::string>& known = state->interfaces;
     if (!interface.empty() && std::find(known.begin(), known.end(), interface) == known.end())
       known.push_back(interface);
+    if (is_looped(sockets.at(who.node), ours)) state->loopback_nodes.push_back(who.node);
     state->links.push_back(std::make_unique<Link>(who.node, who.leader_rank, std::move(sockets.at(who.node))));
   };
   for (const Neighbour& parent : plan.parent) {
@@ -169,6 +177,7 @@ std::unique_ptr<TcpControlChannel> TcpControlChannel::connect(Listener listener,
 }
 
 const std::vector<std::string>& TcpControlChannel::interfaces() const noexcept { return state_->interfaces; }
+const std::vector<int>& TcpControlChannel::loopback_nodes() const noexcept { return state_->loopback_nodes; }
 
 std::optional<int> TcpControlChannel::parent() const noexcept { return state_->parent; }
 const std::vector<int>& TcpControlChannel::children() const noexcept { return state_->children; }

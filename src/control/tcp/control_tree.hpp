@@ -55,6 +55,8 @@ class TcpControlChannel final : public control::ControlChannel {
 
   /// The interfaces of this machine by which the connections to other machines go, each once.
   [[nodiscard]] const std::vector<std::string>& interfaces() const noexcept;
+  /// The nodes to which connections go over the loopback interface.
+  [[nodiscard]] const std::vector<int>& loopback_nodes() const noexcept;
 
   [[nodiscard]] std::optional<int> parent() const noexcept override;
   [[nodiscard]] const std::vector<int>& children() const noexcept override;
