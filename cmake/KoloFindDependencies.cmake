@@ -34,9 +34,10 @@ macro(kolo_find_by_pkg_config name module)
   endif()
 endmacro()
 
-# The CUDA runtime, static where there is that (it looks for the driver when it is used, so programs start where there is none), and NCCL,
-# shared: NVIDIA's package, or the folder nvidia/nccl of the Python wheel that PyTorch brings (by CMAKE_PREFIX_PATH), which
-# has the library under its full name alone. kolo_nccl_include and CUDAToolkit_VERSION say what was found.
+# The CUDA runtime, static where there is that (it looks for the driver when it is used, so programs start where there is none), and
+# NCCL's header: of NVIDIA's package, or of the folder nvidia/nccl of the Python wheel that PyTorch brings (by
+# CMAKE_PREFIX_PATH). The library itself is opened at run time.
+# kolo_nccl_include, kolo_nccl_library and CUDAToolkit_VERSION say what was found.
 macro(kolo_find_cuda)
   if(NOT TARGET kolo_deps::cuda)
     find_package(CUDAToolkit 12.0 QUIET)
@@ -50,15 +51,17 @@ macro(kolo_find_cuda)
     if(NOT TARGET CUDA::cudart_static)
       set(kolo_cudart_target CUDA::cudart)
     endif()
-    if(TARGET ${kolo_cudart_target} AND kolo_nccl_include AND kolo_nccl_library)
+    if(TARGET ${kolo_cudart_target})
       # Spelled out instead of CUDA::..., which a parent directory (add_subdirectory) could not see.
       get_target_property(kolo_cudart ${kolo_cudart_target} IMPORTED_LOCATION)
-      add_library(kolo_deps::cuda_headers INTERFACE IMPORTED GLOBAL)
-      target_include_directories(kolo_deps::cuda_headers SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS}
-                                                                          ${kolo_nccl_include})
       add_library(kolo_deps::cuda INTERFACE IMPORTED GLOBAL)
-      target_link_libraries(kolo_deps::cuda INTERFACE kolo_deps::cuda_headers "${kolo_nccl_library}" "${kolo_cudart}"
-                                                      Threads::Threads ${CMAKE_DL_LIBS} rt)
+      target_include_directories(kolo_deps::cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+      target_link_libraries(kolo_deps::cuda INTERFACE "${kolo_cudart}" Threads::Threads ${CMAKE_DL_LIBS} rt)
+      if(kolo_nccl_include)
+        add_library(kolo_deps::cuda_headers INTERFACE IMPORTED GLOBAL)
+        target_include_directories(kolo_deps::cuda_headers SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS}
+                                                                            ${kolo_nccl_include})
+      endif()
     endif()
   endif()
 endmacro()

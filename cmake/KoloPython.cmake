@@ -34,7 +34,8 @@ if(NOT KOLO_TORCH_PACKAGE)
 endif()
 kolo_python_package(KOLO_TORCH_PACKAGE torch/version.py
   "kolo_torch is built against the PyTorch of its environment, and ${Python3_EXECUTABLE} has none: install torch first \
-(without a GPU: pip install torch --index-url https://download.pytorch.org/whl/cpu), or name its folder (pip install ./python/kolo_torch -C cmake.define.KOLO_TORCH_PACKAGE=/where/torch).")
+(without a GPU PyTorch's build for CPUs is enough), or name its folder (pip install ./python/kolo_torch \
+-C cmake.define.KOLO_TORCH_PACKAGE=/where/torch).")
 file(STRINGS "${KOLO_TORCH_PACKAGE}/version.py" KOLO_TORCH_PYTHON_VERSION REGEX "^__version__")
 string(REGEX REPLACE ".*['\"]([^'\"]+)['\"].*" "\\1" KOLO_TORCH_PYTHON_VERSION "${KOLO_TORCH_PYTHON_VERSION}")
 # Debian's package has links to the headers in /usr/include, where they are found.

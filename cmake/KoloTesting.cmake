@@ -173,3 +173,32 @@ function(kolo_mpi_properties test ranks labels environment)
     LABELS "${labels}" PROCESSORS ${halves}
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;${environment}")
 endfunction()
+
+# kolo_mpi_abi_of(<variable> <folder>): which ABI the mpi.h of the folder has, as mpi/abi/mpi.hpp numbers them.
+function(kolo_mpi_abi_of variable folder)
+  file(STRINGS "${folder}/mpi.h" lines REGEX "define (OPEN_MPI|OMPI_MAJOR_VERSION|MPICH_VERSION|MPI_ABI_VERSION)[ \t]+[\"1-9]")
+  if(lines MATCHES "OPEN_MPI|OMPI_")
+    set(${variable} 1 PARENT_SCOPE)
+  elseif(lines MATCHES "MPICH_VERSION")
+    set(${variable} 2 PARENT_SCOPE)
+  else()
+    set(${variable} 3 PARENT_SCOPE)
+  endif()
+endfunction()
+
+# The MPIs that Debian's packages have installed: KOLO_MPI_FAMILIES, and of each KOLO_MPICC_<family>,
+# KOLO_MPIEXEC_<family>, KOLO_<family>_INCLUDE, KOLO_<family>_LIBRARY, and KOLO_<family>_FILE, the name that programs load.
+set(KOLO_MPI_FAMILIES "")
+set(KOLO_openmpi_FILE libmpi.so.40)
+set(KOLO_mpich_FILE libmpich.so.12)
+foreach(family openmpi mpich)
+  find_program(KOLO_MPICC_${family} mpicc.${family})
+  find_program(KOLO_MPIEXEC_${family} mpiexec.${family})
+  find_path(KOLO_${family}_INCLUDE mpi.h PATHS "/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/${family}/include"
+                                               "/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/${family}" NO_DEFAULT_PATH)
+  find_library(KOLO_${family}_LIBRARY NAMES ${KOLO_${family}_FILE})
+  mark_as_advanced(KOLO_MPICC_${family} KOLO_MPIEXEC_${family} KOLO_${family}_INCLUDE KOLO_${family}_LIBRARY)
+  if(KOLO_HAS_MPI AND KOLO_MPICC_${family} AND KOLO_MPIEXEC_${family} AND KOLO_${family}_INCLUDE AND KOLO_${family}_LIBRARY)
+    list(APPEND KOLO_MPI_FAMILIES ${family})
+  endif()
+endforeach()

@@ -178,12 +178,17 @@ def explain_job(directory: "_Optional[str]" = None) -> "dict[str, _Any]":
 
 def get_library() -> str:
     """The path of libkolo.so, for programs and plug-ins that link it."""
-    return _library.LIBRARY
+    return _library.path()
 
 
 def get_include() -> str:
     """The folder of the headers (kolo/kolo.h) that fit it, in an installed package."""
-    return _os.path.join(_library.FOLDER, "include")
+    return _library.include_folder()
+
+
+def get_cmake_dir() -> str:
+    """The folder of the CMake package that fits it, in an installed package: -Dkolo_DIR=..."""
+    return _library.cmake_folder()
 
 
 __all__ = [
@@ -244,6 +249,7 @@ __all__ = [
     "explain_job",
     "gather",
     "gather_async",
+    "get_cmake_dir",
     "get_include",
     "get_library",
     "grouped",

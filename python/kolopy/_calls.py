@@ -331,20 +331,20 @@ class _Together:
         return ctypes.addressof(self.list), len(self.calls)
 
 
-def _grouped(begin: Any, calls: Sequence[Call], name: str, group: Any) -> Any:
+def _grouped(begin: Any, calls: Sequence[Call], name: Optional[str], group: Any) -> Any:
     of, together = group_of(group), _Together(calls)
     arguments = (of.pointer, lib.encoded(name, "the name"), *together.arguments())
     return begin(lib.C.kolo_grouped, arguments, Operation(together, together.finish))
 
 
-def grouped(calls: Sequence[Call], *, name: str, group: Any = None) -> "list[Any]":
+def grouped(calls: Sequence[Call], *, name: Optional[str] = None, group: Any = None) -> "list[Any]":
     """Makes several calls of one kind as one operation, which runs on all ranks or on none. They differ in their
     arrays alone, and each has an output. Returns what each call would have returned."""
     done: "list[Any]" = _grouped(_operations.run, calls, name, group)
     return done
 
 
-def grouped_async(calls: Sequence[Call], *, name: str, group: Any = None) -> "Handle[list[Any]]":
+def grouped_async(calls: Sequence[Call], *, name: Optional[str] = None, group: Any = None) -> "Handle[list[Any]]":
     return Handle(_grouped(_operations.start, calls, name, group))
 
 

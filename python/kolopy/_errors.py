@@ -118,7 +118,7 @@ class IoError(Error):
 
 
 class ExpiredError(Error):
-    """The deadline of a message passed. The job goes on."""
+    """The deadline of a message passed, or of a group to be made (`fails_alone`). The job goes on."""
 
     code = Status.EXPIRED
 

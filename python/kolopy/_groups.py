@@ -72,28 +72,36 @@ class Group:
         parent: "Optional[Group]" = None,
         name: Optional[str] = None,
         timeout: Optional[float] = None,
+        fails_alone: bool = False,
     ) -> "Group":
         """The group of these ranks of `parent` (the world), in any order. Each rank of the list calls it, with the
-        same list, and waits for the others, `timeout` seconds at most (KOLO_TIMEOUT_S)."""
+        same list, and waits for the others, `timeout` seconds at most (KOLO_TIMEOUT_S). Then the job ends, or with
+        `fails_alone` only this call fails, on every rank that makes it (ExpiredError)."""
         of = group_of(parent)
         listed = [lib.int32_of(rank, "a rank of the list") for rank in ranks]
         array = (ctypes.c_int32 * len(listed))(*listed)
-        options = _options(name, timeout)
+        options = _options(name, timeout, fails_alone)
         return _made(
             of, lambda place: lib.C.kolo_group_of(of.pointer, array, len(listed), ctypes.addressof(options), place)
         )
 
     def split(
-        self, color: Optional[int], key: int = 0, *, name: Optional[str] = None, timeout: Optional[float] = None
+        self,
+        color: Optional[int],
+        key: int = 0,
+        *,
+        name: Optional[str] = None,
+        timeout: Optional[float] = None,
+        fails_alone: bool = False,
     ) -> "Group":
         """The group of all ranks of this one that give the same colour (0 or more), in the order of their keys. All
-        ranks call it, and wait `timeout` seconds at most (KOLO_TIMEOUT_S). With None the result is a group without this
-        rank, which can only be dropped."""
+        ranks call it, and wait `timeout` seconds at most (KOLO_TIMEOUT_S); `fails_alone` is that of `of`. With None as
+        the colour the result is a group without this rank, which can only be dropped."""
         number = lib.NO_GROUP if color is None else lib.int32_of(color, "the colour")
         if color is not None and number < 0:
             raise InvalidArgumentError(f"the colour is {number}: give 0 or more, or None for no group")
         order = lib.int32_of(key, "the key")
-        options = _options(name, timeout)
+        options = _options(name, timeout, fails_alone)
         return _made(
             self,
             lambda place: lib.C.kolo_group_split(self.pointer, number, order, ctypes.addressof(options), place),
@@ -106,8 +114,8 @@ class Group:
         return _results.Owner(place).bytes(0).decode()
 
     def metrics(self) -> "dict[str, Any]":
-        """This rank's counters, each an int; a collective is a dict of "calls" and "bytes", a histogram one of "bounds",
-        "counts", "count" and "sum"."""
+        """This rank's counters, each an int; a collective is a dict of "calls", "bytes" and "ns", a histogram one of
+        "bounds", "counts", "count" and "sum"."""
         place = ctypes.c_void_p()
         lib.check(lib.C.kolo_metrics(self.pointer, ctypes.byref(place)))
         counters: "dict[str, Any]" = json.loads(_results.Owner(place).bytes(0))
@@ -139,9 +147,9 @@ class Group:
         return f"<kolopy.Group rank {self.rank} of {self.size}>"
 
 
-def _options(name: Optional[str], timeout: Optional[float]) -> lib.GroupOptions:
+def _options(name: Optional[str], timeout: Optional[float], fails_alone: bool) -> lib.GroupOptions:
     size = ctypes.sizeof(lib.GroupOptions)
-    return lib.GroupOptions(size, lib.encoded(name, "the name"), lib.timeout_of(timeout))
+    return lib.GroupOptions(size, lib.encoded(name, "the name"), lib.timeout_of(timeout), int(bool(fails_alone)), 0)
 
 
 class _Current(threading.local):

@@ -1,23 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kolo-run: runs a program as several processes of this machine.
-
-kolo-run -np 4 python3 train.py
-"""
+"""The tools that lie in this package, as commands: kolo-run -np 4 python3 train.py"""
 
 from __future__ import annotations
 
 import os
 import sys
 
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
 
-def main() -> None:
-    """Becomes the program that lies beside the library."""
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kolo-run")
+
+def _become(name: str, *, script: bool = False) -> None:
+    program = os.path.join(_FOLDER, name)
+    words = [sys.executable, program] if script else [name]
     try:
-        os.execv(program, ["kolo-run", *sys.argv[1:]])
+        os.execv(sys.executable if script else program, [*words, *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"kolo-run: {program} cannot be run: {error.strerror}")
+        sys.exit(f"{name}: {program} cannot be run: {error.strerror}")
 
 
-if __name__ == "__main__":
-    main()
+def run() -> None:
+    """kolo-run"""
+    _become("kolo-run")
+
+
+def info() -> None:
+    """kolo-info"""
+    _become("kolo-info")
+
+
+def why() -> None:
+    """kolo-why"""
+    _become("kolo-why")
+
+
+def timeline() -> None:
+    """kolo-timeline"""
+    _become("kolo-timeline", script=True)

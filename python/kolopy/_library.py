@@ -15,6 +15,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_vo
 from typing import Any, Optional, Union
 
 from kolopy import _errors
+from kolopy._version import SONAME
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ABI_VERSION = 1
@@ -124,7 +125,13 @@ def pack_options(timeout: float, priority: int) -> bytes:
 class GroupOptions(ctypes.Structure):
     """A kolo_group_options."""
 
-    _fields_ = [("size", c_size_t), ("name", c_char_p), ("timeout", ctypes.c_double)]
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("timeout", ctypes.c_double),
+        ("fails_alone", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    ]
 
 
 def pack_message_options(timeout: float) -> bytes:
@@ -136,12 +143,9 @@ def pack_join_options(timeout: float, counts_in_averages: bool) -> bytes:
 
 
 def _find() -> str:
-    for file in sorted(os.listdir(FOLDER)):
-        if file.startswith("libkolo.so."):
-            return os.path.join(FOLDER, file)
-    raise ImportError(
-        f"kolopy lacks its library, libkolo.so, in {FOLDER}: install it by pip, or use a build tree's python/"
-    )
+    """The library of this package, else the system's, which the loader finds by its name."""
+    own = os.path.join(FOLDER, SONAME)
+    return own if os.path.exists(own) else SONAME
 
 
 LIBRARY = _find()
@@ -150,7 +154,7 @@ LIBRARY = _find()
 def _open() -> Any:
     """A process has one libkolo: what has loaded it before, such as a program in C++, has chosen which."""
     try:
-        return ctypes.CDLL(os.path.basename(LIBRARY), mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+        return ctypes.CDLL(SONAME, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
     except OSError:
         pass
     try:
@@ -161,9 +165,14 @@ def _open() -> Any:
 
 def _remedy(error: str) -> str:
     """Of a library that is missing: which package of Debian's has it."""
-    for library, package in (("libhwy.so.", "libhwy1"), ("libcrypto.so.", "libssl3")):
-        if error.startswith(library):
-            return f". Debian's package {package} has it: apt-get install {package}"
+    if error.startswith("libhwy.so."):
+        return ". Debian's package libhwy1 has it: apt-get install libhwy1"
+    if error.startswith(SONAME):
+        package = "libkolo" + SONAME.rpartition(".so.")[2]
+        return (
+            f". It is neither in {FOLDER} nor where the system looks: install kolopy by pip, or Kolo's package {package}, "
+            "or use a build tree's python/"
+        )
     return ""
 
 
@@ -259,6 +268,33 @@ def _load() -> Any:
             f"kolopy needs a library of the ABI {ABI_VERSION} or newer, and {LIBRARY} has {library.kolo_abi_version()}"
         )
     return library
+
+
+def path() -> str:
+    """Where the library lies."""
+    if os.path.isabs(LIBRARY):
+        return LIBRARY
+    with open("/proc/self/maps", encoding="utf-8") as maps:  # the loader has found it
+        found = next(line.split(maxsplit=5)[5].rstrip("\n") for line in maps if "/libkolo.so." in line)
+    named = os.path.join(os.path.dirname(found), SONAME)
+    return named if os.path.exists(named) else found
+
+
+def include_folder() -> str:
+    """Where the headers lie: in this package, or beside the system's library."""
+    own = os.path.join(FOLDER, "include")
+    above = os.path.dirname(path())
+    while not os.path.isdir(own) and above != "/":
+        above = os.path.dirname(above)
+        if os.path.exists(os.path.join(above, "include", "kolo", "kolo.h")):
+            return os.path.join(above, "include")
+    return own
+
+
+def cmake_folder() -> str:
+    """Where find_package(kolo) finds the CMake package: in this package, or beside the system's library."""
+    own = os.path.join(FOLDER, "cmake", "kolo")
+    return own if os.path.isdir(own) else os.path.join(os.path.dirname(path()), "cmake", "kolo")
 
 
 C: Any = _load()

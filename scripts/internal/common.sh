@@ -78,6 +78,9 @@ release_tree() {
   [ -n "$build_dir" ] || "$root/scripts/internal/compile" "$@"
 }
 
+# version_of_kolo: the version, by the only place that has it.
+version_of_kolo() { sed -nE 's/^project\(kolo VERSION ([0-9.]+) .*/\1/p' "$root/CMakeLists.txt"; }
+
 # Open MPI refuses root unless told twice; containers and the fresh root of scripts/test fresh have nobody else.
 mpirun_as_anyone() {
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
