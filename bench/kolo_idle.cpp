@@ -221,11 +221,12 @@ bool run_busy(const Flags& flags) {
   return good;
 }
 
-/// False: help was printed, nothing is to be done.
+/// False: help or the version was printed, nothing is to be done.
 bool parse(int argc, char** argv, Flags& flags) {
   po::options_description options("flags");
   auto add = options.add_options();
   add("help,h", "print this");
+  add("version", "print the library's version");
   add("seconds", po::value(&flags.seconds)->value_name("S")->default_value(flags.seconds), "how long to be idle");
   add("steps", po::value(&flags.steps)->value_name("N")->default_value(flags.steps),
       "how many small training steps to run before");
@@ -246,8 +247,10 @@ bool parse(int argc, char** argv, Flags& flags) {
   if (flags.steps < 0) throw BadFlags("--steps must not be negative");
   if (!(flags.limit_percent > 0)) throw BadFlags("--limit-percent must be more than 0");
   if (!(flags.limit_ms > 0)) throw BadFlags("--limit-ms must be more than 0");
-  if (given.count("help") == 0) return true;
+  if (given.count("version") != 0) std::cout << "kolo-idle " << kolo::version() << "\n";
+  if (given.count("help") == 0) return given.count("version") == 0;
   std::cout << "Measures the CPU time of an engine with nothing to do, in every rank of the job.\n\n"
+            << "usage: mpirun -np N kolo-idle [flags]\n\n"
             << options << "\nExit status: 0 all ranks used less than the limit, 1 one did not or the job failed, "
             << "2 the flags are wrong.\n";
   return false;

@@ -12,6 +12,8 @@
 #include <string>
 #include <system_error>
 
+#include <dlfcn.h>
+#include <link.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -56,6 +58,28 @@ std::vector<int> affinity() {
   throw_errno("sched_getaffinity", EINVAL);
 }
 
+int openmp_threads() {
+  std::vector<std::string> runtimes;
+  const auto note = [](dl_phdr_info* info, std::size_t /*size*/, void* found) {
+    const std::string path(info->dlpi_name);
+    const std::string name = path.substr(path.rfind('/') + 1);
+    for (const char* const one : {"libgomp", "libomp", "libiomp5"}) {
+      if (name.rfind(one, 0) == 0) static_cast<std::vector<std::string>*>(found)->push_back(path);
+    }
+    return 0;
+  };
+  ::dl_iterate_phdr(note, &runtimes);
+  int threads = 1;
+  for (const std::string& path : runtimes) {
+    void* const library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) continue;  // it has been closed meanwhile
+    const auto ask = reinterpret_cast<int (*)()>(::dlsym(library, "omp_get_max_threads"));
+    if (ask != nullptr) threads = std::max(threads, ask());
+    ::dlclose(library);
+  }
+  return threads;
+}
+
 int usable_cpus() {
   const int allowed = static_cast<int>(affinity().size());
   const std::optional<double> quota = process_cpu_quota();
@@ -92,19 +116,21 @@ CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
     if (rank.machine == ranks[self].machine && !rank.system.empty()) systems.insert(rank.system);
   }
   std::set<int> cpus;
-  CpuShare system;
-  int on_machine = 0;
+  CpuShare system, machine;
   for (const RankCpus& rank : ranks) {
     const bool one_machine = rank.machine == ranks[self].machine;
     if (!one_machine && systems.count(rank.system) == 0) continue;
-    ++system.ranks;
-    on_machine += one_machine ? 1 : 0;
+    for (CpuShare* const share : {&system, &machine}) {
+      if (share == &machine && !one_machine) continue;
+      ++share->ranks;
+      share->threads += rank.threads;
+    }
     cpus.insert(rank.cpus.begin(), rank.cpus.end());
   }
   system.cpus = static_cast<int>(cpus.size());
   const auto share_of = [&](const RankCpus& rank) {
     if (rank.usable >= static_cast<int>(rank.cpus.size())) return system;
-    const CpuShare granted{rank.usable, on_machine};
+    const CpuShare granted{rank.usable, machine.ranks, machine.threads};
     return std::int64_t{granted.cpus} * system.ranks < std::int64_t{system.cpus} * granted.ranks ? granted : system;
   };
   CpuShare share = share_of(ranks[self]);
@@ -115,6 +141,19 @@ CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
     share.ranks_a_cpu = std::min(share.ranks_a_cpu, one.ranks / std::max(one.cpus, 1));
   }
   return share;
+}
+
+std::string crowding(const std::vector<RankCpus>& ranks) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const CpuShare share = cpu_share(ranks, rank);
+    if (share.threads <= share.cpus || share.threads <= share.ranks) continue;
+    const std::string fitting = std::to_string(std::max(1, share.cpus / share.ranks));
+    return "the ranks of rank " + std::to_string(rank) + "'s machine (" + std::to_string(share.ranks) + ") have " +
+           std::to_string(share.threads) + " threads of OpenMP together for " + std::to_string(share.cpus) +
+           " CPUs, and these threads wait for each other: a step can take many times as long. Set OMP_NUM_THREADS=" +
+           fitting + " (kolo-run does)";
+  }
+  return {};
 }
 
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us) {

@@ -26,6 +26,10 @@ std::vector<int> affinity();
 /// How many CPUs this process can keep busy: its affinity, cut down to the quota of its control groups; at least 1.
 int usable_cpus();
 
+/// How many threads OpenMP would start at once for the calling thread: PyTorch and others compute with so many. 1 where
+/// no runtime of OpenMP (GCC's, LLVM's, Intel's) is loaded.
+int openmp_threads();
+
 /// The CPU quota, in CPUs, of a version 2 `cpu.max` ("200000 100000" is 2); empty for "max" or what does not parse.
 std::optional<double> parse_cpu_max(std::string_view text);
 /// The same for version 1's cpu.cfs_quota_us and cpu.cfs_period_us; a quota of -1 is none.
@@ -70,12 +74,14 @@ struct RankCpus {
   int machine = 0;        ///< as the launcher counts machines: virtual nodes of one are the same machine
   std::string system;     ///< system_name(): containers of one system have the same
   int usable;             ///< its usable_cpus()
+  int threads = 1;        ///< its openmp_threads()
 };
 
 /// CPUs, and the ranks that share them.
 struct CpuShare {
   int cpus = 0;
   int ranks = 0;
+  int threads = 0;      ///< of OpenMP, all ranks together
   int ranks_a_cpu = 0;  ///< ranks for each CPU, rounded down; the smallest such number of a rank of this machine
 };
 
@@ -84,6 +90,10 @@ struct CpuShare {
 /// their own; their ranks may share CPUs all the same.) If control groups grant a rank fewer CPUs than its affinity,
 /// and that leaves fewer for each rank, the granted ones are what its machine's ranks share.
 CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self);
+
+/// The warning that the threads of ranks that share CPUs outnumber these; of several machines the first is named. Empty
+/// where they do not, or where each rank has one thread.
+std::string crowding(const std::vector<RankCpus>& ranks);
 
 /// The policy of a rank that waits for its peers; `local_ranks`, including itself, share `cpus`. If each rank has a
 /// CPU, it never yields: with other programs on that CPU a yield gives them whole time slices, and ranks that yield to

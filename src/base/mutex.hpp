@@ -11,10 +11,13 @@
 // annotated itself, behind its parameters, or begins with `assert_held`. Constructors and destructors are not checked.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 
+#include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/machine.hpp"
 
@@ -120,9 +123,10 @@ class KOLO_SCOPED_CAPABILITY MutexLock {
 class ConditionVariable {
  public:
   void wait(Mutex& mutex) KOLO_REQUIRES(mutex) {
-    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
-    changed_.wait(lock);
-    lock.release();
+    // std::condition_variable::wait does the same. But its symbol has a new version in libstdc++ 12, which would make a
+    // libkolo that was built there unloadable with an older libstdc++.
+    const int error = ::pthread_cond_wait(changed_.native_handle(), mutex.mutex_.native_handle());
+    KOLO_CHECK(error == 0) << "pthread_cond_wait: error " << error;
   }
   /// False when the time has come.
   bool wait_until(Mutex& mutex, Time until) KOLO_REQUIRES(mutex) {

@@ -63,6 +63,8 @@ struct Settings {
   std::int64_t rank = -1;
   std::int64_t size = 0;
   std::string job_key;
+  std::string keeper;
+  std::string mpi;
   LogLevel log_level = LogLevel::warning;
   std::int64_t fusion_threshold_bytes = std::int64_t{16} << 20;
   std::int64_t open_batches = 4;
@@ -96,6 +98,7 @@ struct Settings {
   ReplicaSetting check_replicas;
   std::string metrics_file;
   double metrics_interval_s = 10;
+  bool as_gloo = false;  ///< read by kolo_torch
 
   /// Where each value came from, by variable; a variable that is not here has its default.
   std::map<std::string, SettingSource, std::less<>> sources;

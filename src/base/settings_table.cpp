@@ -44,6 +44,13 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_JOB_KEY", &S::job_key, Type::secret, 0, 0, kOwn, "",
      "A secret that all ranks of a job know, and nobody else: a process without it cannot join the start. Empty: who "
      "reaches the port of rank 0 is trusted. (MPI has its own ways.) Never printed."},
+    {"KOLO_KEEPER", &S::keeper, Type::secret, 0, 0, kOwn, "",
+     "Where a process finds the `kolo-run` that has started it in a job whose ranks may come and go. `kolo-run` sets "
+     "it. Never printed."},
+    {"KOLO_MPI", &S::mpi, Type::text, 0, 0, kOwn, "",
+     "Which MPI is opened where a launcher of MPI has started the process and the program links none: a file, by path "
+     "or by a name that the loader finds (`libmpi.so.40`). Empty: that of the launcher; needed where several are "
+     "installed and the launcher, as Slurm's, starts programs of any. An error if the process has loaded another MPI."},
     {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
      "How long a rank whose deadline has passed, or that has reported an error, waits for rank 0's decision before it "
      "fails by itself. Every rank's engine must answer rank 0 within half of it, or the error names that rank as "
@@ -142,6 +149,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "`kolo.prom`, `kolo.1.prom`, ... Empty: none."},
     {"KOLO_METRICS_INTERVAL_S", &S::metrics_interval_s, Type::seconds, 0.01, 1e6, kOwn, "",
      "How often that file is replaced, and once more at the end."},
+    {"KOLO_AS_GLOO", &S::as_gloo, Type::boolean, 0, 0, kOwn, "",
+     "Whether `kolo_torch` gives a PyTorch program that asks for Gloo a stand-in over Kolo (docs/frameworks.md). All "
+     "ranks need it, or all get Gloo."},
 });
 // clang-format on
 

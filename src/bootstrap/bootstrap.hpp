@@ -46,6 +46,8 @@ class Bootstrap {
   [[nodiscard]] virtual std::string key_from(const std::string& word) const { return word; }
   /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// Throws Error (transport) if this start cannot succeed any more. Called several times a second while a step waits.
+  virtual void check() const {}
   /// The start is over on this rank: closes connections that only a start needs. No `exchange` may follow.
   virtual void close() noexcept {}
 };

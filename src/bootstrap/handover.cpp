@@ -155,7 +155,7 @@ std::shared_ptr<transport::NodeLink> join_node(Bootstrap& bootstrap, const core:
   begun = base::now();
   shm::together(meet, [&]() -> std::string {
     const shm::Gathering gathering(topology, job_key, patience,
-                                   [] {});  // until the engine runs, failures are not reported
+                                   [&] { bootstrap.check(); });  // until the engine runs, it reports no failures
     const std::string& leader = names[static_cast<std::size_t>(topology.leader_of(topology.node))];
     link = parts->listener ? lead(std::move(*parts), gathering) : follow(std::move(*parts), leader, bytes, gathering);
     return {};

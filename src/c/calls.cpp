@@ -176,7 +176,8 @@ kolo_status make_owning(const Where& where, const Call& call, kolo_result** resu
   }
   const auto write = [result](Handle& done) {
     auto made = std::make_unique<kolo_result>();
-    made->call = future_of<CallResult>(done).get();
+    AlltoallResult all = future_of<AlltoallResult>(done).get();  // of any other call it has no splits
+    made->call = CallResult{std::move(all.output), std::move(all.received_splits)};
     *result = made.release();
   };
   return started(handle, write, [&] { return start(where, call); });

@@ -87,6 +87,10 @@ GroupOptions group_options(const kolo_group_options* given) {
   GroupOptions options;
   if (from.name != nullptr) options.name = from.name;
   options.timeout = timeout_of(from.timeout);
+  if ((from.fails_alone != 0 && from.fails_alone != 1) || from.reserved != 0) {
+    refuse("the options of a group: fails_alone is 0 or 1, and reserved 0; start from KOLO_GROUP_OPTIONS_INIT");
+  }
+  options.fails_alone = from.fails_alone == 1;
   return options;
 }
 

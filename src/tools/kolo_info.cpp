@@ -197,7 +197,7 @@ std::string or_none(const Json& text) {
 void print_build(const Json& build) {
   std::cout << "kolo " << build["version"].get<std::string>() << "\n"
             << "  compiler  " << build["compiler"].get<std::string>() << "\n"
-            << "  MPI       " << or_none(build["mpi"]) << "\n"
+            << "  MPI       " << (build["mpi"] == "" ? "none opened" : build["mpi"].get<std::string>()) << "\n"
             << "  UCX       " << or_none(build["ucx"]) << "\n"
             << "  CUDA      " << or_none(build["cuda"]) << "\n"
             << "  SIMD      " << build["simd"].get<std::string>() << "\n";
@@ -211,12 +211,12 @@ void print_rank(const Json& one) {
             << "  has       packages " << machine["packages"] << ", cores " << machine["cores"] << ", CPUs "
             << machine["cpus"] << ", memory nodes " << machine["memory_nodes"] << "\n"
             << "  may use   CPUs " << machine["cpus_allowed"].get<std::string>() << "\n"
-            << "  caches    ";
+            << "  caches  ";
   for (const Json& cache : machine["caches"]) {
-    std::cout << "L" << cache["level"] << " " << cache["size"].get<std::string>() << " (CPUs "
-              << cache["shared_by_cpus"].get<std::string>() << ")  ";
+    std::cout << "  L" << cache["level"] << " " << cache["size"].get<std::string>() << " (CPUs "
+              << cache["shared_by_cpus"].get<std::string>() << ")";
   }
-  if (machine["caches"].empty()) std::cout << "unknown";
+  if (machine["caches"].empty()) std::cout << "  unknown";
   std::cout << "\n";
   std::istringstream description(one["description"].get<std::string>());
   for (std::string line; std::getline(description, line);) std::cout << "  " << line << "\n";

@@ -31,6 +31,7 @@ struct Flags {
   bool ranks = false;
   std::string flight_records;
   bool help = false;
+  bool version = false;
 };
 
 constexpr const char* kHelp =
@@ -44,8 +45,11 @@ usage: kolo-why [--json] [--ranks] [--fr-trace TO] [DIR]
   --json   everything, for programs
   --fr-trace TO
            writes the collectives of each rank into the folder TO, as `torchfrtrace TO` of PyTorch reads them
+  --version
+           the library's version
 
 The job may still run. Jobs that ended in order leave nothing.
+
 exit status: 0 nothing is wrong, 1 something is, 2 wrong flags, there is no job, or the output cannot be written
 )";
 
@@ -53,9 +57,13 @@ Flags parse(int argc, char** argv) {
   namespace po = boost::program_options;
   Flags flags;
   po::options_description all;
-  all.add_options()("help,h", po::bool_switch(&flags.help))("json", po::bool_switch(&flags.json))(
-      "ranks", po::bool_switch(&flags.ranks))("fr-trace", po::value(&flags.flight_records))(
-      "directory", po::value(&flags.directory));
+  all.add_options()                                   //
+      ("help,h", po::bool_switch(&flags.help))        //
+      ("version", po::bool_switch(&flags.version))    //
+      ("json", po::bool_switch(&flags.json))          //
+      ("ranks", po::bool_switch(&flags.ranks))        //
+      ("fr-trace", po::value(&flags.flight_records))  //
+      ("directory", po::value(&flags.directory));
   po::positional_options_description positional;
   positional.add("directory", 1);
   po::variables_map values;
@@ -73,8 +81,8 @@ Flags parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     const Flags flags = parse(argc, argv);
-    if (flags.help) {
-      std::cout << kHelp;
+    if (flags.help || flags.version) {
+      std::cout << (flags.help ? std::string(kHelp) : std::string("kolo-why ") + kolo::version() + "\n");
       tools::flush_output();
       return 0;
     }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -227,6 +228,33 @@ TEST(CpuShare, AllRanksOfAMachineAgree) {
     EXPECT_EQ(cpu_share(named, rank).ranks, cpu_share(named, 0).ranks);
     EXPECT_EQ(cpu_share(named, rank).ranks_a_cpu, cpu_share(named, 0).ranks_a_cpu);
   }
+}
+
+TEST(Crowding, IsSaidOfTheFirstMachineWhoseThreadsOutnumberItsCpus) {
+  const std::vector<int> two = {0, 1};
+  EXPECT_EQ(crowding({{two, 0, "a", 2, 1}, {two, 0, "a", 2, 1}}), "");
+  EXPECT_EQ(crowding({{two, 0, "a", 2, 1}, {two, 0, "a", 2, 1}, {two, 0, "a", 2, 1}}), "")
+      << "more ranks than CPUs, as somebody has asked for";
+  EXPECT_EQ(crowding({{two, 0, "a", 2, 2}}), "");
+  EXPECT_EQ(
+      crowding({{two, 0, "a", 2, 1}, {{0, 1, 2, 3}, 1, "b", 4, 2}, {{0, 1, 2, 3}, 1, "b", 4, 3}}),
+      "the ranks of rank 1's machine (2) have 5 threads of OpenMP together for 4 CPUs, and these threads wait for "
+      "each other: a step can take many times as long. Set OMP_NUM_THREADS=2 (kolo-run does)");
+  EXPECT_EQ(
+      crowding({{two, 0, "a", 1, 2}}),
+      "the ranks of rank 0's machine (1) have 2 threads of OpenMP together for 1 CPUs, and these threads wait for "
+      "each other: a step can take many times as long. Set OMP_NUM_THREADS=1 (kolo-run does)")
+      << "a quota of one CPU";
+}
+
+TEST(OpenmpThreads, AreThoseOfTheRuntimeThatIsLoaded) {
+  EXPECT_EQ(openmp_threads(), 1) << "none is";
+  void* const runtime = ::dlopen("libgomp.so.1", RTLD_NOW);
+  ASSERT_NE(runtime, nullptr) << ::dlerror();
+  const auto set = reinterpret_cast<void (*)(int)>(::dlsym(runtime, "omp_set_num_threads"));
+  ASSERT_NE(set, nullptr);
+  set(3);
+  EXPECT_EQ(openmp_threads(), 3);
 }
 
 TEST(WaitPolicy, FollowsTheCpusThereAre) {

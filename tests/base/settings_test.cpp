@@ -77,6 +77,8 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_RANK", "14"},
                            {"KOLO_SIZE", "15"},
                            {"KOLO_JOB_KEY", "secret"},
+                           {"KOLO_KEEPER", "local:name/word"},
+                           {"KOLO_MPI", "libmpi.so.40"},
                            {"KOLO_LOG_LEVEL", "debug"},
                            {"KOLO_PRINT_SETTINGS", "yes"},
                            {"KOLO_FUSION_THRESHOLD", "0"},
@@ -109,7 +111,8 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_CHECK_NAN", "1"},
                            {"KOLO_CHECK_REPLICAS", "100,-embedding*"},
                            {"KOLO_METRICS_FILE", "kolo.prom"},
-                           {"KOLO_METRICS_INTERVAL_S", "5"}};
+                           {"KOLO_METRICS_INTERVAL_S", "5"},
+                           {"KOLO_AS_GLOO", "yes"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
@@ -120,6 +123,8 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.rank, 14);
   EXPECT_EQ(settings.size, 15);
   EXPECT_EQ(settings.job_key, "secret");
+  EXPECT_EQ(settings.keeper, "local:name/word");
+  EXPECT_EQ(settings.mpi, "libmpi.so.40");
   EXPECT_EQ(report_of(settings, "KOLO_JOB_KEY").value, "(not shown)");
   EXPECT_EQ(settings.log_level, LogLevel::debug);
   EXPECT_TRUE(settings.print_settings);
@@ -154,6 +159,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.check_replicas, (ReplicaSetting{100, {"embedding*"}}));
   EXPECT_EQ(settings.metrics_file, "kolo.prom");
   EXPECT_EQ(settings.metrics_interval_s, 5);
+  EXPECT_TRUE(settings.as_gloo);
   EXPECT_EQ(report(settings).size(), environment.size());
   for (const SettingReport& setting : report(settings)) {
     EXPECT_EQ(setting.source, SettingSource::environment) << setting.name;

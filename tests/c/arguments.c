@@ -134,6 +134,9 @@ static void groups(kolo_context* context) {
   options.timeout = 0;
   WRONG(kolo_group_split(world, 0, 0, &options, &group), "its timeout is 0 ns; give a time greater than zero");
   WRONG(kolo_group_of(world, ranks, 1, &options, &group), "its timeout is 0 ns; give a time greater than zero");
+  options.timeout = -1;
+  options.fails_alone = 2;
+  WRONG(kolo_group_split(world, 0, 0, &options, &group), "fails_alone is 0 or 1");
   options.size = 7;
   WRONG(kolo_group_split(world, 0, 0, &options, &group), "KOLO_GROUP_OPTIONS_INIT");
   WRONG(kolo_address(NULL, 0, &result), "the group is NULL");
@@ -329,7 +332,6 @@ static void calls(kolo_group* world) {
   WRONG(kolo_grouped(NULL, "g", pair, 2, NULL), "the group is NULL");
   WRONG(kolo_grouped(world, "g", NULL, 2, NULL), "the list of calls is NULL, but its length is 2");
   WRONG(kolo_grouped(world, "g", pair, 0, NULL), "");
-  WRONG(kolo_grouped(world, NULL, pair, 2, NULL), "name");
   pair[1].size = 0;
   WRONG(kolo_grouped(world, "g", pair, 2, NULL), "differ in `size`");
   pair[1].size = sizeof(kolo_call);

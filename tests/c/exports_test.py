@@ -2,7 +2,7 @@
 """What libkolo.so exports: every function of the headers for C, the public C++ names, and nothing else. And whether
 the programs of wrong arguments call every function.
 
-usage: exports_test.py REPOSITORY LIBKOLO [--mpi]
+usage: exports_test.py REPOSITORY LIBKOLO
 """
 
 import re
@@ -15,8 +15,8 @@ NOT_WRONG = {"kolo_last_error"}  # has no arguments
 
 
 def main():
-    repository, library, with_mpi = Path(sys.argv[1]), sys.argv[2], sys.argv[3:] == ["--mpi"]
-    declared = {name for header in ("kolo.h", "dlpack.h", *["kolo_mpi.h"] * with_mpi)
+    repository, library = Path(sys.argv[1]), sys.argv[2]
+    declared = {name for header in ("kolo.h", "dlpack.h", "kolo_mpi.h")
                 for name in FUNCTION.findall((repository / "include/kolo" / header).read_text(encoding="utf-8"))}
     listed = subprocess.run(["nm", "-DC", "--defined-only", library], check=True, capture_output=True, text=True).stdout
     exported = {line.split(" ", 2)[2] for line in listed.splitlines()}

@@ -2,6 +2,8 @@
 /* Contexts from communicators of MPI, right and wrong ones. Started by mpirun. */
 #include <kolo/kolo_mpi.h>
 
+#include <mpi.h>
+
 #include "check.h"
 
 static void wrong_ones(void) {
@@ -15,6 +17,14 @@ static void wrong_ones(void) {
   options.size = sizeof options;
   options.store = &store;
   FAILS(KOLO_INVALID_ARGUMENT, kolo_init_mpi(MPI_COMM_WORLD, &options, &context), "leave it NULL");
+  /* A communicator of another MPI. */
+#ifdef OPEN_MPI
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_init_mpich(0x44000000, NULL, &context), "this process has another MPI");
+#else
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_init_openmpi(NULL, NULL, &context), "this process has another MPI");
+#endif
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_init_mpi_abi(NULL, NULL, &context), "this process has another MPI");
+  FAILS(KOLO_INVALID_ARGUMENT, kolo_init_mpi_abi(NULL, NULL, NULL), "the place for the context is NULL");
   CHECK(context == NULL);
 }
 

@@ -382,7 +382,11 @@ class Loading(unittest.TestCase):
         missing = "cannot open shared object file: No such file or directory"
         for library, remedy in (
             ("libhwy.so.1", ". Debian's package libhwy1 has it: apt-get install libhwy1"),
-            ("libcrypto.so.3", ". Debian's package libssl3 has it: apt-get install libssl3"),
+            (
+                _library.SONAME,
+                f". It is neither in {_library.FOLDER} nor where the system looks: install kolopy by pip, or Kolo's package "
+                f"libkolo{'.'.join(kolo.__version__.split('.')[:2])}, or use a build tree's python/",
+            ),
             ("libc.so.9", ""),
         ):
             error = OSError(f"{library}: {missing}")

@@ -388,7 +388,7 @@ def check_others(rank, size):
     parts = {name: value for name, value in counters.items() if isinstance(value, dict)}
     histograms = {name for name, value in parts.items() if "bounds" in value}
     assert counters["submissions"] > 0 and all(isinstance(counters[name], int) for name in counters.keys() - parts.keys())
-    assert all(parts[name].keys() == {"calls", "bytes"} for name in parts.keys() - histograms)
+    assert all(parts[name].keys() == {"calls", "bytes", "ns"} for name in parts.keys() - histograms)
     assert parts["allreduce"]["calls"] > 0 and parts["allreduce"]["bytes"] > 0
     assert {"negotiation_ns", "execution_ns", "wait_ns", "batch_requests", "batch_bytes"} == histograms
     assert sum(counters["batch_requests"]["counts"]) == counters["batch_requests"]["count"]
@@ -430,8 +430,14 @@ def check_groups(rank, size):
         assert kolo.allgather(np.array([rank]), group=pair).tolist() == [1, 0][-pair.size :]
         assert kolo.broadcast_object(rank, 0, group=pair) == min(size, 2) - 1
     assert all(kolo.world().address(other) == kolo.world().address(0) for other in range(size))
-    outside = kolo.world().split(None if rank == 0 else 0, name="outside", timeout=60)
+    outside = kolo.world().split(None if rank == 0 else 0, name="outside", timeout=60, fails_alone=True)
     assert outside.is_member == (rank != 0)
+    if rank == 0 and size > 1:
+        try:
+            kolo.Group.of([0, 1], name="nobody", timeout=0.05, fails_alone=True)
+            raise AssertionError("a group without rank 1")
+        except kolo.ExpiredError as late:
+            assert "rank 1 has not called Group::of" in str(late)
     kolo.barrier(group=kolo.context())
 
 

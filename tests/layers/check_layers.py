@@ -27,9 +27,9 @@ GROUND = {"public", "base"}
 SHARED = GROUND | {"core"}
 RECORDER = {"recorder"}
 INTERFACES = SHARED | RECORDER | {"control", "data", "data/kernels", "data/p2p", "transport"}
-BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "transport/ucx",
+BELOW_API = INTERFACES | {"control/tcp", "membership", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "transport/ucx",
                           "bootstrap", "launch", "mpi", "engine", "why", "timeline"}
-EVERYTHING = BELOW_API | {"api", "optimizer", "checkpoint", "libtorch", "c10d", "python", "lightgbm", "c"}
+EVERYTHING = BELOW_API | {"api", "optimizer", "checkpoint", "libtorch", "c10d", "python", "lightgbm", "c", "mpiabi"}
 
 MAY_INCLUDE = {
     "public": {"public"},
@@ -41,6 +41,7 @@ MAY_INCLUDE = {
     "core": GROUND,
     "control": SHARED,
     "control/tcp": SHARED | {"control"},
+    "membership": GROUND,
     "data": SHARED,
     "data/cpu": SHARED | {"data", "data/kernels", "transport"},
     "data/cuda": SHARED | {"data"},
@@ -50,11 +51,11 @@ MAY_INCLUDE = {
     "transport/threads": SHARED | {"transport", "transport/shm"},
     "transport/ucx": SHARED | {"transport"},
     "bootstrap": SHARED | {"transport", "transport/shm", "transport/threads"},
-    "launch": SHARED | {"transport", "control/tcp", "bootstrap"},
+    "launch": SHARED | {"membership", "transport", "control/tcp", "bootstrap"},
     "mpi": SHARED | {"transport", "bootstrap"},
     "engine": INTERFACES,
     "api": BELOW_API,
-    **{module: {"public"} for module in ("optimizer", "c10d", "lightgbm")},
+    **{module: {"public"} for module in ("optimizer", "c10d", "lightgbm", "mpiabi")},
     **{module: GROUND for module in ("checkpoint", "libtorch", "c")},
     "python": {"public", "c10d"},
     **{module: {"public"} for module in ("tools", "examples")},
@@ -63,14 +64,15 @@ MAY_INCLUDE = {
     "tests": EVERYTHING | {"bench", "examples"},
 }
 
-# Public headers that exist to meet one vendor's types. Other public headers may not include them.
-ADAPTERS = {"mpi.hpp": {"mpi"}, "kolo_mpi.h": {"mpi"}, "cuda.hpp": {"cuda"}, "libtorch.hpp": {"torch"}}
+# Public headers that exist to meet one vendor's types, and what they may include of it. Other public headers may not
+# include them.
+ADAPTERS = {"mpi.hpp": set(), "kolo_mpi.h": set(), "cuda.hpp": {"cuda"}, "libtorch.hpp": {"torch"}}
 
 # Whose header it is, and the path prefixes of the files that may include it.
 LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
 VENDORS = [
-    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "include/kolo/kolo_mpi.h", "tests/mpi/",
-                                       "tests/c/", "tests/chaos/", "bench/")),
+    # Not mpi/: it has headers of its own, for each ABI.
+    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("tests/mpi/", "tests/c/", "tests/chaos/", "bench/")),
     ("ucx", r"uc[pst]/", ("src/transport/ucx/", "tests/transport/ucx/")),
     ("cuda", r"cuda|cupti|nccl|nvtx3/|driver_types\.h$", ("src/data/cuda/", "include/kolo/cuda.hpp", "tests/data/cuda/",
                                        "tests/emulated_cuda/", "tests/c10d/", "tests/c/", "examples/cuda_trainer/",
@@ -81,7 +83,6 @@ VENDORS = [
     ("tensorflow", r"tensorflow/", ("python/kolopy/tensorflow/",)),
     ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
     ("highway", r"hwy/", ("src/data/kernels/", "tests/data/kernels/")),
-    ("libcrypto", r"openssl/", ("src/base/",)),
     ("boost.asio", r"boost/(asio|system)", ("src/control/tcp/", "tests/control/tcp/")),
     ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
     ("boost.container", r"boost/container", LIBRARY),
@@ -103,9 +104,9 @@ STANDARD = set(
 STANDARD_20 = {"barrier", "bit", "compare", "concepts", "coroutine", "latch", "numbers", "semaphore", "source_location",
                "span", "syncstream", "version"}
 # Mutexes of the library are those of src/base/mutex.hpp: clang checks what they guard. src/libtorch and src/c10d, which
-# see public headers alone, have their own, as src/c has.
+# see public headers alone, have their own, as src/c and src/mpiabi have.
 MUTEXES = {"mutex", "shared_mutex", "condition_variable"}
-MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "src/c10d/", "src/c/", "tests/", "bench/", "examples/")
+MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "src/c10d/", "src/c/", "src/mpiabi/", "tests/", "bench/", "examples/")
 # Headers of the system, for everything but public headers.
 SYSTEM = re.compile(
     r"(sys|linux|netinet|arpa|asm|bits)/|net/if\.h$|net/if_arp\.h$|[a-z0-9_]+intrin\.h$|"

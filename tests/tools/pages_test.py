@@ -47,7 +47,7 @@ VARIABLES = {
 }
 # Parts that a build may lack: what says that a block needs one, its macro, and the variables that come with it.
 PARTS = {
-    "mpi": (r"<mpi\.h>|kolo/mpi\.hpp|kolo::mpi::", "KOLO_WITH_MPI", "MPI_Comm my_communicator"),
+    "mpi": (r"<mpi\.h>|kolo/mpi\.hpp|kolo::mpi::", "__has_include(<mpi.h>)", "MPI_Comm my_communicator"),
     "cuda": (r"kolo/cuda\.hpp|kolo::cuda::", "KOLO_WITH_CUDA", "kolo::cuda::StreamHandle stream"),
     "libtorch": (r"kolo::libtorch", "KOLO_WITH_LIBTORCH", ""),
 }
@@ -107,7 +107,8 @@ def compile_pages_in_c(repository, compiler):
 #include <stdio.h>
 #include <kolo/config.hpp>
 #include <kolo/dlpack.h>
-#if KOLO_WITH_MPI
+#if __has_include(<mpi.h>)
+#include <mpi.h>
 #include <kolo/kolo_mpi.h>
 #endif
 """
@@ -121,7 +122,7 @@ def compile_pages_in_c(repository, compiler):
             else:
                 code = f"void page_{number}({C_VARIABLES}) {{\n{code}}}\n"
             code = f'#line {line} "{page}"\n{code}'
-            source += f"#if KOLO_WITH_MPI\n{code}\n#endif\n" if "kolo_init_mpi" in code else code
+            source += f"#if __has_include(<mpi.h>)\n{code}\n#endif\n" if "kolo_init_mpi" in code else code
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-unused", "-fsyntax-only"]
     command = [*compiler, "-x", "c", *flags, f"-I{repository}/include", "-"]
     status = subprocess.run(command, input=source, text=True, check=False).returncode

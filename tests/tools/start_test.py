@@ -105,6 +105,7 @@ class Starts(unittest.TestCase):
         self.assertIn("  ways to start, in this order\n"
                       "    Options::with_store: not there\n"
                       "    KOLO_ALONE: taken\n"
+                      "    KOLO_KEEPER (kolo-run --min-np): not there\n"
                       "    KOLO_STORE, KOLO_RANK, KOLO_SIZE: not there\n"
                       "    torchrun (TORCHELASTIC_RUN_ID): not there\n"
                       "    MPI (variables of mpirun, or of a PMI): not there\n"
@@ -226,12 +227,56 @@ def kolo_run(*arguments, **more):
                           text=True, timeout=600, check=False, **more)
 
 
+class Sentences(unittest.TestCase):
+    """What a start says once, on rank 0."""
+
+    def expect_on_rank_0(self, variables_of_ranks, sentence, *before):
+        jobs = [subprocess.Popen([*before, KOLO_INFO, "--all"], env={**PLAIN, **variables}, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True) for variables in variables_of_ranks]
+        errors = [job.communicate(timeout=600)[1] for job in jobs]
+        self.assertEqual([job.returncode for job in jobs], [0] * len(jobs))
+        self.assertRegex(errors[0], sentence)
+        self.assertEqual(errors[1:], [""] * (len(jobs) - 1))
+
+    def of_ranks(self, size, **variables):
+        store = f"tcp://127.0.0.1:{free_port()}"
+        return [{"KOLO_STORE": store, "KOLO_RANK": str(rank), "KOLO_SIZE": str(size), **variables} for rank in range(size)]
+
+    def test_threads_outnumber_the_cpus(self):
+        self.expect_on_rank_0(self.of_ranks(3, LD_PRELOAD="libgomp.so.1", OMP_NUM_THREADS="5000"),
+                              r"\A\[kolo 0 warning [^]]*\] the ranks of rank 0's machine \(3\) have 15000 threads of OpenMP together for "
+                              r"\d+ CPUs, and these threads wait for each other: a step can take many times as long\. Set "
+                              r"OMP_NUM_THREADS=\d+ \(kolo-run does\)\n\Z")
+
+    def test_hosts_meet_over_a_loopback(self):
+        ranks = [{**its, "HOST_NAME": f"host{rank}"} for rank, its in enumerate(self.of_ranks(2))]
+        self.expect_on_rank_0(ranks, r"ranks 0 and 1 count as of different hosts, but have met over a loopback interface: they "
+                              r"are on one, and share no memory, because its containers have host names of their own\. "
+                              r"Give them one host name \(docker run --uts=host\), or networks of their own\n\Z",
+                              "unshare", "--uts", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c",
+                              'hostname "$HOST_NAME"; exec "$@"', "sh")
+
+
 class KoloRun(unittest.TestCase):
     def test_a_job(self):
         for ranks in (1, 2, 4):
             done = kolo_run("-np", str(ranks), KOLO_INFO, "--all", "--json")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(places(done.stdout), [(rank, ranks) for rank in range(ranks)])
+
+    def test_threads_of_openmp(self):
+        def given(ranks, **variables):
+            environment = {name: value for name, value in {**PLAIN, **variables}.items() if value is not None}
+            done = subprocess.run([KOLO_RUN, "-np", str(ranks), "sh", "-c", "echo $OMP_NUM_THREADS"], env=environment,
+                                  capture_output=True, text=True, timeout=600, check=True)
+            self.assertEqual(len(set(done.stdout.split())), 1)
+            return int(done.stdout.split()[0])
+
+        alone = given(1, OMP_NUM_THREADS=None)
+        self.assertIn(alone, range(1, len(os.sched_getaffinity(0)) + 1))
+        for ranks in (2, 3, 8):
+            self.assertEqual(given(ranks, OMP_NUM_THREADS=""), max(1, alone // ranks))
+        self.assertEqual(given(2, OMP_NUM_THREADS="7"), 7)
 
     def test_whole_lines_and_the_standard_input(self):
         script = 'for i in $(seq 200); do printf "%s " $KOLO_RANK; echo $KOLO_RANK; done; cat; echo err >&2'

@@ -4,9 +4,9 @@
 #include <iostream>
 
 #include <kolo/kolo.hpp>
+#include <kolo/mpi.hpp>  // needs no MPI
 #if defined(IS_INSTALLED) &&                                                                                           \
-    (KOLO_WITH_MPI != __has_include(<kolo/mpi.hpp>) || KOLO_WITH_CUDA != __has_include(<kolo/cuda.hpp>) ||             \
-     KOLO_WITH_LIBTORCH != __has_include(<kolo/libtorch.hpp>))
+    (KOLO_WITH_CUDA != __has_include(<kolo/cuda.hpp>) || KOLO_WITH_LIBTORCH != __has_include(<kolo/libtorch.hpp>))
 #error "a part's header is installed with the part, and only then"
 #endif
 
