@@ -344,6 +344,11 @@ void detail::leave_early(Context& context) {
   shut_down(api::impl_of(context), [](engine::Engine& engine) { engine.leave_early(); });
 }
 
+void detail::leave_now(Context& context, const std::string& reason) {
+  if (api::impl_of(context).engine().has_open()) return context.abandon(reason);
+  leave_early(context);
+}
+
 void Context::abandon(const std::string& reason) {
   engine::Engine& engine = api::impl_of(*this).engine();
   engine.check_may_shut_down();

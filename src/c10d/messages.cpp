@@ -47,12 +47,13 @@ const at::Tensor& only_message(const char* call, const std::vector<at::Tensor>& 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::send(Tensors& tensors, int to, int tag) {
   Packed packed = Packed::to_read("send", {only_message("send", tensors, tag)});
   note_device("send", packed.device());
-  return start(
-      {"send", ::c10d::OpType::SEND, "kolo:send", tensors, tensors, timeout_.load()}, [&](Operation& operation) {
-        operation.handles.push_back(std::make_shared<Handle>(send_async(
-            group_, packed.view(moved_elements(packed.type())), to, tag, SendOptions{}.with_timeout(timeout_.load()))));
-        operation.buffers.push_back(std::move(packed));
-      });
+  return start({"send", ::c10d::OpType::SEND, "kolo:send", tensors, tensors, timeout_.load()},
+               [&](Operation& operation) {
+                 operation.handles.push_back(
+                     std::make_shared<Handle>(send_async(group(), packed.view(moved_elements(packed.type())), to, tag,
+                                                         SendOptions{}.with_timeout(timeout_.load()))));
+                 operation.buffers.push_back(std::move(packed));
+               });
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from,
@@ -67,7 +68,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::Op
   return start({call, type, title, tensors, tensors, timeout_.load()}, [&](Operation& operation) {
     const std::int64_t each = moved_elements(packed.type()).each;
     const auto received = std::make_shared<Future<Received>>(recv_async(
-        group_, packed.view(moved_elements(packed.type())), from, tag, RecvOptions{}.with_timeout(timeout_.load())));
+        group(), packed.view(moved_elements(packed.type())), from, tag, RecvOptions{}.with_timeout(timeout_.load())));
     operation.handles.push_back(received);
     operation.buffers.push_back(packed);
     operation.finish = [=, &operation] {
@@ -176,7 +177,7 @@ void watch_monitored_barrier(const Group& group, std::chrono::milliseconds timeo
 }  // namespace
 
 void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
-  world_->sweep();
+  world().sweep();
   const std::chrono::milliseconds timeout =
       options.timeout == ::c10d::kUnsetTimeout ? timeout_.load() : bounded(options.timeout);
   const std::int64_t number = ++monitored_barriers_;
@@ -186,9 +187,9 @@ void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, b
               " ms");
   }
   if (rank_ == 0) {
-    watch_monitored_barrier(group_, timeout, number, wait_all_ranks);
+    watch_monitored_barrier(group(), timeout, number, wait_all_ranks);
   } else {
-    pass_monitored_barrier(group_, timeout, number);
+    pass_monitored_barrier(group(), timeout, number);
   }
 }
 

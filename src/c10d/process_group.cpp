@@ -129,8 +129,8 @@ std::vector<Arguments> reduces_of_parts(const char* call, const at::Tensor& outp
 ProcessGroupKolo::ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                                    std::chrono::milliseconds timeout, World::AtExit at_exit)
     : ProcessGroupKolo(
-          translated("init_process_group", [&] { return World::join(store, rank, size, timeout, at_exit); }), timeout) {
-}
+          translated("init_process_group", [&] { return World::join(store, rank, size, timeout, timeout, at_exit); }),
+          timeout) {}
 
 ProcessGroupKolo::ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout)
     : Backend(world->context().rank(), world->context().size()), world_(std::move(world)), group_(world_->context()),
@@ -140,7 +140,7 @@ ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& parent, const std::ve
                                    const std::string& name, std::chrono::milliseconds timeout)
     : Backend(static_cast<int>(std::find(ranks.begin(), ranks.end(), parent.rank_) - ranks.begin()),
               static_cast<int>(ranks.size())),
-      world_(parent.world_), group_(translated("new_group", [&] { return Group::of(parent.group_, ranks, name); })),
+      world_(parent.world_), group_(translated("new_group", [&] { return Group::of(parent.group(), ranks, name); })),
       is_world_(false), timeout_(bounded(timeout)) {}
 
 ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& other, std::string name)
@@ -148,6 +148,19 @@ ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& other, std::string na
       name_(std::move(name)), timeout_(other.timeout_.load()) {}
 
 ProcessGroupKolo::~ProcessGroupKolo() = default;
+
+World& ProcessGroupKolo::world() const {
+  if (!world_) {
+    raise("process group", ErrorCode::not_initialized,
+          "it has no ranks: it was made with enable_reconfigure, and torch.distributed._reconfigure gives it some");
+  }
+  return *world_;
+}
+
+const Group& ProcessGroupKolo::group() const {
+  (void)world();
+  return *group_;
+}
 
 std::chrono::milliseconds ProcessGroupKolo::or_default(std::chrono::milliseconds timeout) const {
   return timeout == ::c10d::kUnsetTimeout || timeout == kNoTimeout ? timeout_.load() : bounded(timeout);
@@ -167,7 +180,7 @@ void ProcessGroupKolo::note_device([[maybe_unused]] const std::string& call, at:
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(Occasion occasion, const std::function<void(Operation&)>& begin) {
-  world_->sweep();
+  world().sweep();
   occasion.rank = rank_;
   auto operation = std::make_unique<Operation>();
   try {
@@ -201,7 +214,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
   return start(std::move(occasion), [&](Operation& operation) {
     std::vector<Packed> to_divide, to_unpack;
     for (Arguments& arguments : operations) {
-      operation.handles.push_back(kind.start(group_, arguments));
+      operation.handles.push_back(kind.start(group(), arguments));
       if (arguments.divides && (kind.describe != kReduce.describe || arguments.root == rank_))
         to_divide.push_back(arguments.out);
       if (arguments.out.needs_unpacking()) to_unpack.push_back(arguments.out);
@@ -430,14 +443,16 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions
   }
   const BarrierOptions barrier = BarrierOptions{}.with_timeout(occasion.timeout);
   return start(std::move(occasion), [&](Operation& operation) {
-    operation.handles.push_back(std::make_shared<Handle>(barrier_async(group_, barrier)));
+    operation.handles.push_back(std::make_shared<Handle>(barrier_async(group(), barrier)));
   });
 }
 
-void ProcessGroupKolo::abandon(const std::string& reason) { world_->context().abandon(reason); }
+void ProcessGroupKolo::abandon(const std::string& reason) {
+  if (world_) world_->context().abandon(reason);
+}
 
 void ProcessGroupKolo::shutdown() {
-  if (!is_world_) return;
+  if (!is_world_ || !world_) return;
   translated("destroy_process_group", [&] { world_->leave(); });
 }
 

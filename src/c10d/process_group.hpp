@@ -16,6 +16,9 @@
 // Errors: errors.hpp says which exception they are. An error at the call is thrown there, one of the operation by
 // `wait`, and by the future. Once one was thrown, nobody uses the tensors any more: a call whose time is up, or that is
 // aborted, ends the world, unless it is a message. A rank's death ends all, too.
+//
+// A group that was made with `enable_reconfigure` has a world after another (reconfigure.cpp). It has no ranks before
+// the first and after a `reconfigure` that has failed.
 #pragma once
 
 #include <atomic>
@@ -23,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +55,10 @@ class ProcessGroupKolo : public Backend {
   /// The same group, whose collectives have this name (those of several tensors also a number behind it). They are
   /// matched by that, whatever the order in which ranks make them; each is in flight once at a time.
   ProcessGroupKolo(const ProcessGroupKolo& other, std::string name);
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  /// A group whose ranks `reconfigure` decides, and meet in this store.
+  ProcessGroupKolo(c10::intrusive_ptr<::c10d::Store> store, std::chrono::milliseconds timeout);
+#endif
   ~ProcessGroupKolo() override;
 
   const std::string getBackendName() const override { return "kolo"; }
@@ -115,12 +123,27 @@ class ProcessGroupKolo : public Backend {
   c10::intrusive_ptr<Options> getBackendOptions() override;
 #endif
 
-  [[nodiscard]] const Group& group() const noexcept { return group_; }
-  /// The world's.
-  [[nodiscard]] const Context& context() const { return world_->context(); }
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  bool supportsReconfigure() const override { return meeting_place_ != nullptr; }
+  /// Names this object, whatever its ranks.
+  ::c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  /// Leaves the world that there is: what is in flight fails, and ranks that stay there are waited for a second or two.
+  /// Then the processes with these handles meet as a new one: their places in a list are their ranks; of a set, the
+  /// order of the texts. Collective over them, and over when it returns; no other thread uses the group meanwhile.
+  /// `uuid` has not been used in the store before. Throws ValueError, and changes nothing, for wrong arguments;
+  /// DistBackendError where a rank does not come: then the group has no ranks, and may be reconfigured again, with
+  /// another uuid.
+  WorkPtr reconfigure(const ::c10d::ReconfigureOptions& options) override;
+#endif
+
+  /// Throws DistBackendError where the group has no ranks.
+  [[nodiscard]] const Group& group() const;
+  /// The world's. Throws DistBackendError where there is none.
+  [[nodiscard]] const Context& context() const { return world().context(); }
 
  private:
   [[nodiscard]] std::chrono::milliseconds or_default(std::chrono::milliseconds timeout) const;
+  [[nodiscard]] World& world() const;
   /// Throws ValueError for a device that is not the group's.
   void note_device(const std::string& call, at::Device device);
 
@@ -132,9 +155,13 @@ class ProcessGroupKolo : public Backend {
   WorkPtr sparse_allreduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options);
   WorkPtr receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from, int tag);
 
-  const std::shared_ptr<World> world_;
-  const Group group_;
+  std::shared_ptr<World> world_;  // null, and no group: there are no ranks yet
+  std::optional<Group> group_;
   const bool is_world_;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  const c10::intrusive_ptr<::c10d::Store> meeting_place_;  // of groups that are reconfigured
+  const std::string handle_;                               // likewise
+#endif
   const std::string name_;  // of its calls; empty: they have none
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_{0};

@@ -54,7 +54,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::sparse_allreduce(const at::Tensor& t
   return start(std::move(occasion), [&](Operation& operation) {
     const auto gather = [&](const Packed& packed, std::int64_t length) {
       const TensorView view = packed.view(moved_elements(packed.type()), {count, length});
-      auto future = std::make_shared<Future<Tensor>>(allgather_async(group_, view, with_timeout));
+      auto future = std::make_shared<Future<Tensor>>(allgather_async(group(), view, with_timeout));
       operation.handles.push_back(future);
       operation.buffers.push_back(packed);
       return future;

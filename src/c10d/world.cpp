@@ -13,15 +13,11 @@
 namespace kolo::c10d {
 namespace {
 
-Options options_for(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout) {
+std::string in_seconds(std::chrono::milliseconds timeout) {
   // Not by std::to_string, which spells a double as the locale does: with a comma in many.
   const std::int64_t milliseconds = std::max<std::int64_t>(bounded(timeout).count(), 1);
   const std::string fraction = std::to_string(1000 + milliseconds % 1000).substr(1);
-  const std::string seconds = std::to_string(milliseconds / 1000) + "." + fraction;
-  return Options{}
-      .with_store(std::make_shared<MeetingStore>(std::move(store)), rank, size)
-      .with_setting("KOLO_CONNECT_TIMEOUT_S", seconds)
-      .with_setting("KOLO_TIMEOUT_S", seconds);
+  return std::to_string(milliseconds / 1000) + "." + fraction;
 }
 
 std::atomic<World::Around> around_leaving{nullptr};
@@ -85,8 +81,12 @@ void Operation::abandon(const std::string& reason) const {
 }
 
 std::shared_ptr<World> World::join(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
-                                   std::chrono::milliseconds timeout, AtExit at_exit) {
-  std::shared_ptr<World> world = of(Context(options_for(std::move(store), rank, size, timeout)));
+                                   std::chrono::milliseconds timeout, std::chrono::milliseconds start, AtExit at_exit) {
+  std::shared_ptr<World> world =
+      of(Context(Options{}
+                     .with_store(std::make_shared<MeetingStore>(std::move(store)), rank, size)
+                     .with_setting("KOLO_CONNECT_TIMEOUT_S", in_seconds(start))
+                     .with_setting("KOLO_TIMEOUT_S", in_seconds(timeout))));
   world->at_exit_ = at_exit;
   return world;
 }
@@ -121,6 +121,10 @@ void World::leave_at_exit() {
     detail::leave_early(*context_);
     threads_.finish();
   });
+}
+
+void World::leave_now(const std::string& reason) {
+  leaving([&] { detail::leave_now(*context_, reason); });
 }
 
 void World::leave_all(const std::optional<std::string>& reason) noexcept {

@@ -50,11 +50,12 @@ struct Operation {
 /// Thread-safe.
 class World {
  public:
-  /// Joins the job whose ranks meet in this store. Collective. Throws `Error`. `at_exit`: how it is left at the end of
-  /// a process that has not left it.
+  /// How it is left at the end of a process that has not left it.
   enum class AtExit : std::uint8_t { waits_for_all, leaves_early };
+  /// Joins the job whose ranks meet in this store, which takes `start` at most. Collective. Throws `Error`.
   [[nodiscard]] static std::shared_ptr<World> join(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
-                                                   std::chrono::milliseconds timeout, AtExit at_exit);
+                                                   std::chrono::milliseconds timeout, std::chrono::milliseconds start,
+                                                   AtExit at_exit);
   /// Takes a membership that exists.
   [[nodiscard]] static std::shared_ptr<World> of(Context context);
   World(const World&) = delete;
@@ -68,6 +69,9 @@ class World {
   void leave();
   /// The same as `at_exit` says.
   void leave_at_exit();
+  /// For a rank that goes on in another world: waits a second or two for the others at most, and what is open fails.
+  /// Throws `Error`.
+  void leave_now(const std::string& reason);
   /// At the end of the process: leaves all worlds that are left, and waits for what futures have called back. With a
   /// reason the other ranks are told that, and nobody waits for them.
   static void leave_all(const std::optional<std::string>& reason) noexcept;

@@ -109,6 +109,13 @@ void Engine::check_may_shut_down() {
 
 void Engine::leave_early() { leave(state_.open.patience.usual, Driving::kFarewell); }
 
+bool Engine::has_open() {
+  if (state_.ending.is_stopped()) return false;
+  state_.driver.take_over();
+  const Driving::HandOver after(driving_);
+  return !state_.open.empty();
+}
+
 void Engine::shutdown(base::Duration patience) {
   if (leave(patience, patience)) return;
   KOLO_LOG(*state_.logger, warning) << "shutdown: not all ranks have left within " << base::to_seconds(patience)

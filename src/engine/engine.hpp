@@ -71,6 +71,8 @@ class Engine {
   /// The same, but where this rank has nothing open it waits for the others a second at most, and does not complain of
   /// them.
   void leave_early();
+  /// Whether an operation of this rank has not ended yet.
+  [[nodiscard]] bool has_open();
   /// After `shutdown`: all ranks have left in order, and all their operations have run.
   [[nodiscard]] bool left_together() const noexcept {
     return state_.ending.is_leaving() && state_.ending.is_closed_for_all() && !faulted();

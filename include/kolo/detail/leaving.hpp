@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// The end of a program that does not wait for the other ranks.
+/// The end of a membership that does not wait for the other ranks.
 #ifndef KOLO_DETAIL_LEAVING_HPP
 #define KOLO_DETAIL_LEAVING_HPP
+
+#include <string>
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
@@ -15,6 +17,10 @@ namespace kolo::detail {
 /// rank fails at once, with an error that names it: every operation if this is rank 0, every one of the node's ranks if
 /// it is the first of a node. Nobody's `shutdown` waits for it.
 KOLO_API void leave_early(Context& context);
+
+/// For a process that goes on without this context, and perhaps in another: `leave_early` where this rank has nothing
+/// open. Else `Context::abandon`: what is open fails at once, here and where it needs this rank.
+KOLO_API void leave_now(Context& context, const std::string& reason);
 
 }  // namespace kolo::detail
 

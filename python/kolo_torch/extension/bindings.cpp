@@ -136,6 +136,14 @@ PYBIND11_MODULE(_C, module) {
       .def_property_readonly("options", &GlooStandIn::getBackendOptions)  // which PyTorch 2.11 to 2.13 fill in
       .def_property_readonly("has_gloo", py::cpp_function(&GlooStandIn::has_gloo, unlocked));
 #endif
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  module.def(
+      "reconfigurable",
+      [](c10::intrusive_ptr<::c10d::Store> store, Milliseconds timeout) {
+        return c10::make_intrusive<ProcessGroupKolo>(std::move(store), timeout);
+      },
+      py::arg("store"), py::arg("timeout"));
+#endif
   bind_reduce_in_arena(module);
   module.def("leave_worlds", &World::leave_all, py::arg("reason"), unlocked);
   module.def("takes_cuda", &takes_cuda);

@@ -98,6 +98,9 @@ def _create(options: Any, backend_options: Any = None, leaves_early: bool = Fals
     timeout = options.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=timeout)
+    if getattr(options, "enable_reconfigure", False):
+        _leave_worlds_at_exit()
+        return _C.reconfigurable(options.store, timeout)
     parent = backend_of() if options.global_ranks_in_group else None
     if parent is not None:
         return parent.subgroup(list(options.global_ranks_in_group), options.group_id, timeout)
