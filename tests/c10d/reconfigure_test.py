@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process groups whose ranks change while the processes live: torch.distributed._reconfigure over Kolo.
 
-usage: reconfigure_test.py [--over BACKEND]     needs kolo_torch on the path (PYTHONPATH), and PyTorch 2.15 or newer
+usage: reconfigure_test.py [--kills N]     needs kolo_torch on the path (PYTHONPATH), and PyTorch 2.15 or newer
 
-The cases are those of PyTorch's own test of it, and a training of 8, 7, 8 and 3 ranks, some of which are killed.
+The cases are those of PyTorch's own test of it; a training of 8, 7, 8 and 3 ranks, some of which are killed; and N (12)
+ranks that are killed one after another, each a little later in a start than the one before.
 """
 
 import os
@@ -19,7 +20,8 @@ import torch.distributed as dist
 import kolo_torch
 from ranks import Ranks
 
-BACKEND = sys.argv[2] if sys.argv[1:2] == ["--over"] else "kolo"
+KILLS = int(sys.argv[2]) if sys.argv[1:2] == ["--kills"] else 12
+WITHIN_S = 0.08  # of the start in which they are killed
 TIMEOUT = timedelta(seconds=60)
 
 
@@ -29,7 +31,7 @@ class Place:
     def __init__(self, folder, name, size):
         self.name, self.size = name, size
         self.store = dist.FileStore(os.path.join(folder, "store"), -1)
-        dist.init_process_group(BACKEND, store=self.store, rank=max(name, 0), world_size=max(size, 1),
+        dist.init_process_group("kolo", store=self.store, rank=max(name, 0), world_size=max(size, 1),
                                 timeout=TIMEOUT, enable_reconfigure=True)
 
     def say(self, key, value="1"):
@@ -70,8 +72,7 @@ def no_ranks_before(rank, size, folder):
     place = Place(folder, rank, size)
     assert dist._supports_reconfigure()
     assert (dist.get_rank(), dist.get_world_size()) == (-1, -1)
-    if BACKEND == "kolo":
-        refused(RuntimeError, ["it has no ranks", "_reconfigure"], dist.all_reduce, torch.ones(1))
+    refused(RuntimeError, ["it has no ranks", "_reconfigure"], dist.all_reduce, torch.ones(1))
     reconfigure(100, place.handles("first"))
     assert dist.get_rank() == rank
     check_sum(size)
@@ -246,6 +247,64 @@ WORLDS = (
 )
 
 
+def holdings():
+    """How many descriptors, threads, mappings and segments this process has."""
+    count = [len(os.listdir(f"/proc/self/{what}")) for what in ("fd", "task")]
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return [*count, len(maps.readlines())]
+
+
+def killed_one(rank, number, place):
+    """A process that meets the two others, and is killed while it does."""
+    dist.init_process_group("kolo", store=place, rank=0, world_size=1, timeout=TIMEOUT, enable_reconfigure=True)
+    place.set(f"handle-{number}/2", dist._get_reconfigure_handle())
+    handles = [place.get(f"handle-{number}/{name}").decode() for name in range(3)]
+    order = [(each + number) % 3 for each in range(3)]
+    place.set(f"goes-{number}", str(time.monotonic()))
+    reconfigure(2 * number, [handles[each] for each in order], timedelta(seconds=2))
+    while True:
+        dist.all_reduce(torch.ones(1000))
+
+
+def kills(rank, size, folder):
+    """Ranks 0 and 1 live; rank 2 starts and kills their companions."""
+    store = dist.FileStore(os.path.join(folder, "store"), -1)
+    if rank == 2:
+        for number in range(KILLS):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    killed_one(rank, number, store)
+                finally:
+                    os._exit(1)
+            begin = float(store.get(f"goes-{number}"))
+            while time.monotonic() - begin < WITHIN_S * number / KILLS:
+                pass
+            os.kill(pid, signal.SIGKILL)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        return
+    dist.init_process_group("kolo", store=store, rank=0, world_size=1, timeout=TIMEOUT, enable_reconfigure=True)
+    early, met = None, 0
+    for number in range(KILLS):
+        store.set(f"handle-{number}/{rank}", dist._get_reconfigure_handle())
+        handles = [store.get(f"handle-{number}/{name}").decode() for name in range(3)]
+        order = [(each + number) % 3 for each in range(3)]
+        try:
+            reconfigure(2 * number, [handles[each] for each in order], timedelta(seconds=2))
+            met += 1
+            while True:
+                dist.all_reduce(torch.ones(1000))
+        except RuntimeError:
+            pass
+        reconfigure(2 * number + 1, handles[:2])
+        check_sum(2)
+        if number == KILLS // 3:
+            early = holdings()
+    late = holdings()
+    assert all(after <= before + 2 for before, after in zip(early, late)), (early, late)
+    print(f"rank {rank}: {KILLS} companions were killed, {met} of them after the start: {late}", flush=True)
+
+
 def check(body, size):
     begin = time.monotonic()
     statuses = Ranks(size, body).wait()
@@ -266,6 +325,7 @@ def main():
     for body in (no_ranks_before, a_rank_is_left_out, alone_and_together, some_come_later, after_an_abort,
                  after_a_timeout, what_is_in_flight_fails, wrong_uses):
         check(body, 3)
+    check(kills, 3)
     check_training()
     return 0
 
