@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -259,6 +260,7 @@ class Assembly {
     connect();
     begin_step("engine");
     const std::shared_ptr<transport::NodeLink> link = parts_.link;
+    const std::shared_ptr<base::Logger> logger = parts_.logger;
     // Made before the engine, which may close these descriptors.
     auto connections = std::make_unique<const ClosedInChildren>(list_connections());
     std::shared_ptr<engine::Engine> engine;
@@ -278,6 +280,8 @@ class Assembly {
     recorder_->at(base::now());
     recorder_->record(recorder::Kind::started, 0, 0);
     recorder_->set_state(recorder::State::running);
+    end_step();
+    KOLO_LOG(*logger, debug) << "milliseconds of the start, behind the meeting:" << times_;
     engine->begin();
     bootstrap->close();
     auto impl = std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_,
@@ -287,8 +291,17 @@ class Assembly {
   }
 
   void begin_step(std::string_view step) {
+    end_step();
+    step_ = step;
     recorder_->at(base::now());
     recorder_->record(recorder::Kind::start_step, 0, recorder_->text(step));
+  }
+  void end_step() {
+    const base::Time now = base::now();
+    const auto tenths = std::chrono::duration_cast<std::chrono::microseconds>(now - step_began_).count() / 100;
+    times_ += (times_.empty() ? " " : ", ") + std::string(step_) + " " + std::to_string(tenths / 10) + "." +
+              std::to_string(tenths % 10);
+    step_began_ = now;
   }
   /// A line a collective.
   [[nodiscard]] std::string describe_routes() const {
@@ -523,6 +536,9 @@ class Assembly {
   int ranks_a_cpu_ = 0;
   std::optional<data::cpu::RouteTable> routes_;
   bool reads_peers_ = false;
+  std::string_view step_ = "settings";  // that is being taken
+  base::Time step_began_ = base::now();
+  std::string times_;  // of the steps before
 };
 
 }  // namespace
