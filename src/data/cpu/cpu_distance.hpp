@@ -3,7 +3,8 @@
 // Whether the CPUs of a node's ranks share a cache: what a rank writes and its peers read then goes through the cache,
 // else past it (data/kernels/copy.hpp). No program is told that: a virtual machine hides it. So it is measured, at
 // the start, by ranks 2i and 2i + 1 of a node: both write a slot, wait for each other, read the other's slot, and wait
-// again, some rounds through the cache and some past it. A rank times its own writing alone.
+// again, some rounds through the cache and some past it. A rank times its own writing alone. Rounds in which both
+// were on one CPU do not count: processes that have just been started often are, until the system moves one.
 #pragma once
 
 #include <cstdint>
