@@ -27,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,9 +131,8 @@ class ProcessGroupKolo : public Backend {
   /// Leaves the world that there is: what is in flight fails, and ranks that stay there are waited for a second or two.
   /// Then the processes with these handles meet as a new one: their places in a list are their ranks; of a set, the
   /// order of the texts. Collective over them, and over when it returns; no other thread uses the group meanwhile.
-  /// `uuid` has not been used in the store before. Throws ValueError, and changes nothing, for wrong arguments;
-  /// DistBackendError where a rank does not come: then the group has no ranks, and may be reconfigured again, with
-  /// another uuid.
+  /// `uuid` is new. Throws ValueError, and changes nothing, for wrong arguments; DistBackendError where a rank does not
+  /// come: then the group has no ranks, and may be reconfigured again, with another uuid.
   WorkPtr reconfigure(const ::c10d::ReconfigureOptions& options) override;
 #endif
 
@@ -161,6 +161,7 @@ class ProcessGroupKolo : public Backend {
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
   const c10::intrusive_ptr<::c10d::Store> meeting_place_;  // of groups that are reconfigured
   const std::string handle_;                               // likewise
+  std::set<std::int64_t> used_;                            // likewise: the numbers of its worlds
 #endif
   const std::string name_;  // of its calls; empty: they have none
   std::atomic<std::chrono::milliseconds> timeout_;

@@ -4,8 +4,8 @@
 //
 //   1. The program finds out, by itself, which processes are to be the ranks, and calls `reconfigure` on each with the
 //      same handles and a fresh uuid. A process that is not among them is not asked.
-//   2. Each puts its rank below the uuid into the store. A uuid that somebody has used with that rank is refused;
-//      nothing has happened yet.
+//   2. Each puts its rank into the store, below the uuid and rank 0's handle: other processes may use the same number
+//      and store for a group of their own. A number that was used before is refused; nothing has happened yet.
 //   3. Each leaves the world that it has. What it has open there fails, here and on ranks that need it; where nothing
 //      is open, calls that all ranks have made complete on the others, too. That world's memory goes with the last Work
 //      that belongs to it.
@@ -78,11 +78,11 @@ ProcessGroupKolo::ProcessGroupKolo(c10::intrusive_ptr<::c10d::Store> store, std:
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::reconfigure(const ::c10d::ReconfigureOptions& options) {
   const std::vector<std::string> handles = in_order(options);
   const int rank = rank_of(get_reconfigure_handle(), handles);
-  const auto store = c10::make_intrusive<::c10d::PrefixStore>("kolo/" + std::to_string(options.uuid), meeting_place_);
-  if (store->add("rank/" + std::to_string(rank), 1) != 1) {
+  const std::string place = "kolo/" + std::to_string(options.uuid) + "/" + handles.front();
+  const auto store = c10::make_intrusive<::c10d::PrefixStore>(place, meeting_place_);
+  if (!used_.insert(options.uuid).second || store->add("rank/" + std::to_string(rank), 1) != 1) {
     raise(kCall, ErrorCode::transport,
-          "the uuid " + std::to_string(options.uuid) +
-              " was already used in this store: each reconfiguration needs one " + "of its own");
+          "the uuid " + std::to_string(options.uuid) + " was already used: each reconfiguration needs one of its own");
   }
   if (world_) {
     const std::shared_ptr<World> former = std::move(world_);

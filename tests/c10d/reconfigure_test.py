@@ -110,7 +110,7 @@ def alone_and_together(rank, size, folder):
     check_sum(size)
     half = size // 2
     mine = handles[:half] if rank < half else handles[half:]
-    reconfigure(620 if rank < half else 621, mine)
+    reconfigure(620, mine)  # two groups of one number
     check_sum(len(mine))
     reconfigure(622, handles)
     check_sum(size)
@@ -166,6 +166,8 @@ def what_is_in_flight_fails(rank, size, folder):
     handles = place.handles("first")
     reconfigure(1, handles)
     check_sum(size)
+    place.say("summed")  # a rank that fails what it has open would fail that, too
+    place.hear("summed", range(size))
     old = torch.full((1000,), -7.0)
     work = dist.all_reduce(old, async_op=True) if rank == 0 else None
     message = dist.irecv(torch.empty(4), 0) if rank == 1 else None
