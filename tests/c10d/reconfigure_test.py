@@ -171,6 +171,8 @@ def what_is_in_flight_fails(rank, size, folder):
     old = torch.full((1000,), -7.0)
     work = dist.all_reduce(old, async_op=True) if rank == 0 else None
     message = dist.irecv(torch.empty(4), 0) if rank == 1 else None
+    place.say("begun")
+    place.hear("begun", range(size))
     reconfigure(2, handles)
     new = torch.full((1000,), rank + 1.0)
     dist.all_reduce(new)
