@@ -10,9 +10,9 @@
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "base/log.hpp"
+#include "data/cuda/contexts.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/device.hpp"
-#include "data/cuda/events.hpp"
 
 namespace kolo::cuda {
 
@@ -23,12 +23,28 @@ int bind(const Group& group) {
   return device;
 }
 
-Device device_of(const void* memory) {
-  if (const DeviceCount count = count_devices(); count.devices == 0) {
+namespace {
+
+/// The process's.
+const DriverCalls& driver_calls() {
+  static const DriverCalls calls = find_driver_calls();
+  return calls;
+}
+
+int index_of(const void* memory) {
+  try {
+    return memory == nullptr ? current_device() : device_holding(memory, driver_calls());
+  } catch (const Error&) {
+    const DeviceCount count = count_devices();
+    if (count.devices > 0) throw;
     throw Error(ErrorCode::unsupported, "there is no CUDA device: " + count.why);
   }
-  if (memory == nullptr) return {DeviceKind::cuda, current_device()};
-  const int device = device_holding(memory);
+}
+
+}  // namespace
+
+Device device_of(const void* memory) {
+  const int device = index_of(memory);
   if (device < 0) {
     throw Error(ErrorCode::invalid_argument,
                 "this pointer is to memory of the host, not of a CUDA device; use kolo::view for it");
@@ -41,8 +57,9 @@ void wait_on(Handle& handle, StreamHandle stream) {
   if (operation.device() != DeviceKind::cuda) {
     throw Error(ErrorCode::invalid_argument, "wait_on is for operations on tensors of a CUDA device; use wait()");
   }
-  refuse_capture(native(Stream{stream}));  // also if the operation is done, and the stream gets no work
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
+  // Before the wait, and also if the operation is done, and the stream gets no work.
+  if (engine && (!operation.is_given() || operation.done())) engine->device()->refuse_capture(Stream{stream});
   if (const data::DeviceEventPtr end = engine ? engine->driving().wait_given(operation) : nullptr) {
     end->hold_back(Stream{stream});
     return;

@@ -122,6 +122,9 @@ class DeviceBackend : public Backend {
   /// The stream as it is now. Throws Error (invalid_argument) while it is being captured into a graph.
   [[nodiscard]] virtual DeviceEventPtr record(Device device, Stream stream) = 0;
 
+  /// Throws Error (invalid_argument) while the stream is being captured into a graph.
+  virtual void refuse_capture(Stream stream) const = 0;
+
   /// Takes `bytes` at `data`, the next ones of what is read; false: no more of them are wanted.
   using Taken = std::function<bool(const std::byte* data, std::size_t bytes)>;
   /// Reads memory of the device, as it is when the streams have come to here, in pieces of kReadBytes and a last one.

@@ -62,7 +62,12 @@ std::optional<Failure> Call::injected(int device, int rank) {
   return std::nullopt;
 }
 
-cudaError_t Call::refusal() {
+void Call::enter_context() {
+  host().context = HostThread::primary_context(host().device);
+  machine.contexts.insert(host().device);
+}
+
+cudaError_t Call::refusal(Needs needs) {
   if (this_thread().in_host_function) {
     machine.report(Report::Kind::misuse, std::string(api) + " in a host function, on " + this_thread().stream->name());
     return cudaErrorNotPermitted;
@@ -75,6 +80,7 @@ cudaError_t Call::refusal() {
   if (!machine.config.driver) return end(cudaErrorInsufficientDriver);
   if (machine.config.devices == 0) return end(cudaErrorNoDevice);
   if (const auto failure = injected(host().device)) return end(static_cast<cudaError_t>(failure->code));
+  if (needs == Needs::a_context && host().context == nullptr) enter_context();
   return cudaSuccess;
 }
 

@@ -29,8 +29,12 @@ class Call {
 
   /// The failure that was injected for this call, if any; looked up once the rank and the device are known.
   std::optional<Failure> injected(int device, int rank = -1);
-  /// CUDA's calls begin with this: what they must return at once, or success.
-  cudaError_t refusal();
+  enum class Needs : unsigned char { a_context, no_context };
+  /// CUDA's calls begin with this: what they must return at once, or success. One that needs a context makes that of
+  /// the current device, where the thread has none.
+  cudaError_t refusal(Needs needs = Needs::a_context);
+  /// The thread goes into the primary context of its current device.
+  void enter_context();
   /// CUDA's calls end with this.
   cudaError_t end(cudaError_t result);
   /// A call that CUDA refuses, with a report that says why.

@@ -113,6 +113,27 @@ void expect_behind(cudaStream_t raw_stream, cudaEvent_t event) {
   machine.submit(stream, std::move(op));
 }
 
+// ---------------------------------------------------------------- contexts
+
+std::vector<int> contexts() {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  return {machine.contexts.begin(), machine.contexts.end()};
+}
+
+void* current_context() {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  return machine.host().context;
+}
+
+void enter_context_of_its_own(int device) {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  machine.host().device = device;
+  machine.host().context = static_cast<char*>(HostThread::primary_context(device)) + HostThread::kOfItsOwn;
+}
+
 // ---------------------------------------------------------------- faults, counts, mutation
 
 void hold_calls(const std::string& api) {

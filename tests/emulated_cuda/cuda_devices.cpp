@@ -33,23 +33,24 @@ int bus_of(const Call& call, int device) {
 cudaError_t cudaGetDeviceCount(int* count) {
   Call call("cudaGetDeviceCount");
   *count = 0;
-  if (const cudaError_t refused = call.refusal()) return refused;
+  if (const cudaError_t refused = call.refusal(Call::Needs::no_context)) return refused;
   *count = call.machine.config.devices;
   return call.end(cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int* device) {
   Call call("cudaGetDevice");
-  if (const cudaError_t refused = call.refusal()) return refused;
+  if (const cudaError_t refused = call.refusal(Call::Needs::no_context)) return refused;
   *device = call.host().device;
   return call.end(cudaSuccess);
 }
 
 cudaError_t cudaSetDevice(int device) {
   Call call("cudaSetDevice");
-  if (const cudaError_t refused = call.refusal()) return refused;
+  if (const cudaError_t refused = call.refusal(Call::Needs::no_context)) return refused;
   if (!call.valid_device(device)) return call.end(cudaErrorInvalidDevice);
   call.host().device = device;
+  call.enter_context();
   return call.end(cudaSuccess);
 }
 
@@ -73,7 +74,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   Call call("cudaDeviceGetPCIBusId");
-  if (const cudaError_t refused = call.refusal()) return refused;
+  if (const cudaError_t refused = call.refusal(Call::Needs::no_context)) return refused;
   if (!call.valid_device(device)) return call.end(cudaErrorInvalidDevice);
   if (length < 13) return call.misuse(cudaErrorInvalidValue, "a bus id has 13 characters");
   std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0", static_cast<unsigned>(bus_of(call, device)));
@@ -82,7 +83,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* properties, int device) {
   Call call("cudaGetDeviceProperties");
-  if (const cudaError_t refused = call.refusal()) return refused;
+  if (const cudaError_t refused = call.refusal(Call::Needs::no_context)) return refused;
   if (!call.valid_device(device)) return call.end(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "Emulated device");
@@ -104,7 +105,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* properties, int devic
 
 cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attribute, int device) {
   Call call("cudaDeviceGetAttribute");
-  if (const cudaError_t refused = call.refusal()) return refused;
+  if (const cudaError_t refused = call.refusal(Call::Needs::no_context)) return refused;
   if (!call.valid_device(device)) return call.end(cudaErrorInvalidDevice);
   switch (attribute) {
   case cudaDevAttrMultiProcessorCount:

@@ -97,6 +97,16 @@ void acquire_all();
 /// nothing orders the two.
 void expect_behind(cudaStream_t stream, cudaEvent_t event);
 
+// ---------------------------------------------------------------- contexts
+
+/// The devices on which this process has a primary context, ascending: some 500 MiB of each. The first call that needs
+/// one makes it, on the thread's current device, and cudaSetDevice does, as with CUDA 12.
+std::vector<int> contexts();
+/// The calling thread's; null: it has none.
+void* current_context();
+/// The calling thread goes into a context of this device that is not the primary one.
+void enter_context_of_its_own(int device);
+
 // ---------------------------------------------------------------- faults
 
 struct Failure {

@@ -88,6 +88,7 @@ void Machine::reset(const Config& new_config) {
   traced.clear();
   injections.clear();
   unloaded = false;
+  contexts.clear();
   sites.clear();
   left_out.clear();
   reports_.clear();

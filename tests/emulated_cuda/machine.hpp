@@ -138,12 +138,25 @@ struct HostThread {
   unsigned number = 0;
   ActorId actor = 0;
   VectorClock clock;
-  int device = 0;
+  int device = 0;           // the current one
+  void* context = nullptr;  // likewise; null: the first call that needs one goes into that device's primary context
+  struct Below {
+    int device = 0;
+    void* context = nullptr;
+  };
+  std::vector<Below> below;  // what was current when a context was pushed
   int last_error = 0;
   int capture_mode = 0;                      // of cudaThreadExchangeStreamCaptureMode: global, as it begins
   bool knows_unloaded = false;               // CUDA has told it, or it has unloaded CUDA itself
   std::map<int, StreamPtr> default_streams;  // per-thread default streams, by device
   std::string name() const { return "host thread " + std::to_string(number); }
+
+  // A context is a number: 2 * its device + 1 for a primary one, and so much more for one that is not.
+  static constexpr std::uintptr_t kOfItsOwn = 0x10000;
+  static void* primary_context(int device) {
+    return reinterpret_cast<void*>(2 * static_cast<std::uintptr_t>(device) + 1);
+  }
+  static int device_of(void* of) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(of) % kOfItsOwn / 2); }
 };
 using HostThreadPtr = std::shared_ptr<HostThread>;
 
@@ -222,6 +235,7 @@ class Machine {
   };
   std::vector<Injection> injections;
   bool unloaded = false;
+  std::set<int> contexts;  // the devices on which the process has a primary one
   std::set<std::string> held;
   std::condition_variable released;
   std::vector<SyncSite> sites;

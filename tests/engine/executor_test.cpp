@@ -70,6 +70,7 @@ class FakeDevice final : public kolo::data::DeviceBackend {
   [[nodiscard]] kolo::data::DeviceEventPtr record(kolo::Device /*device*/, kolo::Stream /*stream*/) override {
     return nullptr;
   }
+  void refuse_capture(kolo::Stream /*stream*/) const override {}
   void read(kolo::Device /*device*/, kolo::Span<const kolo::Stream> /*streams*/, const std::byte* /*data*/,
             std::size_t /*bytes*/, const Taken& /*taken*/) override {}
   [[nodiscard]] std::shared_ptr<kolo::data::DeviceRegion> ask_region(std::uint16_t /*number*/, std::size_t /*bytes*/,

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "data/cuda/device.hpp"
@@ -34,6 +36,51 @@ cudaError_t allocate(void** memory, std::size_t bytes) {
 cudaError_t release(void* memory) {
   std::free(memory);
   return cudaSuccess;
+}
+
+// -- the driver's; a context is its device's number + 1
+
+CUcontext context_of(int device) { return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(device) + 1); }
+
+CUresult init(unsigned /*flags*/) { return CUDA_SUCCESS; }
+CUresult error_name(CUresult /*result*/, const char** name) {
+  *name = "an error";
+  return CUDA_SUCCESS;
+}
+CUresult retain_primary(CUcontext* context, CUdevice device) {
+  *context = context_of(device);
+  return CUDA_SUCCESS;
+}
+CUresult get_current(CUcontext* context) {
+  *context = context_of(current_device);
+  return CUDA_SUCCESS;
+}
+thread_local int device_below = 0;  // the push
+CUresult push_current(CUcontext context) {
+  device_below = std::exchange(current_device, static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1);
+  return CUDA_SUCCESS;
+}
+CUresult pop_current(CUcontext* context) {
+  *context = context_of(std::exchange(current_device, device_below));
+  return CUDA_SUCCESS;
+}
+CUresult pointer_attributes(unsigned count, CUpointer_attribute* wanted, void** found, CUdeviceptr /*pointer*/) {
+  for (unsigned i = 0; i < count; ++i) {
+    const bool is_device = wanted[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+    const int value = wanted[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : 0;
+    *static_cast<int*>(found[i]) = is_device ? current_device : value;
+  }
+  return CUDA_SUCCESS;
+}
+
+void* driver_call(const std::string_view name) {
+  if (name == "cuInit") return reinterpret_cast<void*>(&init);
+  if (name == "cuGetErrorName") return reinterpret_cast<void*>(&error_name);
+  if (name == "cuDevicePrimaryCtxRetain") return reinterpret_cast<void*>(&retain_primary);
+  if (name == "cuCtxGetCurrent") return reinterpret_cast<void*>(&get_current);
+  if (name == "cuCtxPushCurrent") return reinterpret_cast<void*>(&push_current);
+  if (name == "cuCtxPopCurrent") return reinterpret_cast<void*>(&pop_current);
+  return name == "cuPointerGetAttributes" ? reinterpret_cast<void*>(&pointer_attributes) : nullptr;
 }
 
 }  // namespace
@@ -69,10 +116,10 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* /*memory*/) {
-  *attributes = {};
-  attributes->type = cudaMemoryTypeDevice;
-  attributes->device = current_device;
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, unsigned /*version*/,
+                                             unsigned long long /*flags*/, cudaDriverEntryPointQueryResult* status) {
+  *found = driver_call(name);
+  *status = *found == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 const char* cudaGetErrorName(cudaError_t error) { return error == cudaSuccess ? "cudaSuccess" : "an error"; }

@@ -44,9 +44,9 @@ UniqueId id_of(const std::string& bytes) {
 
 }  // namespace
 
-Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit, int device,
-                     bool has_peers)
-    : info(device_info(device)),
+Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit,
+                     const PrimaryContextPtr& context, bool has_peers)
+    : info(device_info(context->device())),
       counted(limit, options.buffers * options.buffer_bytes + Tables::device_bytes(kTables * kChunksPerPortion),
               "what batches need, " + std::to_string(options.buffers) + " fusion buffers of " +
                   std::to_string(options.buffer_bytes) + " bytes and tables,",
@@ -58,7 +58,8 @@ Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<Me
   if (options.staged) {
     carrier = std::make_unique<StagedCarrier>(options.buffers, options.buffer_bytes, bell);
   } else {
-    auto made = std::make_unique<NcclCarrier>(options.buffers, options.buffer_bytes, options.patience, options.ring);
+    auto made =
+        std::make_unique<NcclCarrier>(context, options.buffers, options.buffer_bytes, options.patience, options.ring);
     nccl = made.get();
     carrier = std::move(made);
   }
@@ -74,8 +75,8 @@ Beginning::~Beginning() { wait(); }
 void Beginning::make_equipment(bool brings_id) noexcept {
   base::set_thread_name("kolo-equip");
   try {
-    const DeviceGuard guard(device_.index());
-    auto made = std::make_unique<Equipment>(options_, memory_, device_.index(), world_size_ > 1);
+    const DeviceGuard guard(*device_.context());
+    auto made = std::make_unique<Equipment>(options_, memory_, device_.context(), world_size_ > 1);
     Word word;
     word.uuid = made->info.uuid;
     if (!options_.staged) word.bus = base::system_name() + " " + made->info.bus;

@@ -39,19 +39,26 @@ void CudaBackend::check_usable(Device device, const core::Signature& signature) 
 }
 
 data::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
-  const DeviceGuard guard(device.index);
-  refuse_capture(native(stream));
+  KOLO_CHECK(device.index == device_.index()) << "check_usable comes first";
+  const DeviceGuard guard(*device_.context());
+  cuda::refuse_capture(native(stream));
   std::shared_ptr<const PooledEvent> event = device_.events().take();
   event->event().record(native(stream));
   return event;
+}
+
+void CudaBackend::refuse_capture(Stream stream) const {
+  const DeviceGuard guard(*device_.context());
+  cuda::refuse_capture(native(stream));
 }
 
 /// By way of memory that is not pinned, because to pin it beside a collective that runs could deadlock. The streams are
 /// waited for without anything of the engine's: what they wait for is moved on by its own thread.
 void CudaBackend::read(Device device, Span<const Stream> streams, const std::byte* data, std::size_t bytes,
                        const Taken& taken) {
-  const DeviceGuard guard(device.index);
-  for (const Stream& stream : streams) refuse_capture(native(stream));
+  KOLO_CHECK(device.index == device_.index()) << "check_usable comes first";
+  const DeviceGuard guard(*device_.context());
+  for (const Stream& stream : streams) cuda::refuse_capture(native(stream));
   for (const Stream& stream : streams) wait_for(native(stream));
   std::optional<OwnStream> own;
   const cudaStream_t stream = streams.empty() ? own.emplace().raw() : native(streams[0]);
@@ -67,7 +74,7 @@ std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number
                                                             std::vector<int> members) {
   KOLO_CHECK(device_.is_chosen()) << "check_usable comes first";
   if (static_cast<int>(members.size()) == world_size_) members.clear();
-  auto region = std::make_shared<Region>(device_.index(), number, bytes, std::move(members), memory_);
+  auto region = std::make_shared<Region>(device_.context(), number, bytes, std::move(members), memory_);
   regions_.add(region);
   return region;
 }

@@ -38,7 +38,8 @@ void ChosenDevice::choose_locked(int device, const char* how) {
                                             (count_->devices == 1 ? " is visible" : " are visible") +
                                             visibility_in_brackets());
   }
-  events_ = std::make_shared<EventPool>(device);
+  context_ = std::make_shared<const PrimaryContext>(device);
+  events_ = std::make_shared<EventPool>(context_);
   by_ = how;
   index_ = device;
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/mutex.hpp"
+#include "data/cuda/contexts.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/events.hpp"
 
@@ -32,6 +33,7 @@ class ChosenDevice {
   }
   /// Once chosen. Without the mutex: they do not change any more.
   [[nodiscard]] int index() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return index_; }
+  [[nodiscard]] const PrimaryContextPtr& context() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return context_; }
   [[nodiscard]] EventPool& events() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return *events_; }
   /// `cuda:1 (NVIDIA H200) of 8 visible`: that, or what it will be; `no CUDA device: ...`, and false.
   [[nodiscard]] bool describe(std::string& text) const;
@@ -45,6 +47,7 @@ class ChosenDevice {
   mutable base::Mutex mutex_;
   int index_ KOLO_GUARDED_BY(mutex_) = -1;
   std::string by_ KOLO_GUARDED_BY(mutex_);
+  PrimaryContextPtr context_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<EventPool> events_ KOLO_GUARDED_BY(mutex_);
   std::optional<DeviceCount> count_ KOLO_GUARDED_BY(mutex_);
 };

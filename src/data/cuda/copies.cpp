@@ -55,7 +55,7 @@ bool CudaBackend::Copies::progress(std::vector<DeviceCopy*>& news) {
   if (equipment == nullptr) return make_ready(news);
   const TurnOfDriver turn(&backend_);
   CopyEquipment& with = equipment->messages;
-  const DeviceGuard guard(backend_.device_.index());
+  const DeviceGuard guard(*backend_.device_.context());
   begin_fresh(with);
   bool moved = collect(to_host_, news);
   moved |= collect(to_device_, news);

@@ -49,17 +49,6 @@ bool is_unloaded() noexcept {
 
 void set_current_device(int device) { check(cudaSetDevice(device), "cudaSetDevice"); }
 
-DeviceGuard::DeviceGuard(int device) : former_(current_device()), changed_(former_ != device) {
-  if (changed_) set_current_device(device);
-  // Refused only by a device that has failed, and then nothing is captured.
-  relaxed_ = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
-}
-
-DeviceGuard::~DeviceGuard() {
-  if (relaxed_) forgive(cudaThreadExchangeStreamCaptureMode(&mode_));
-  if (changed_) forgive(cudaSetDevice(former_));
-}
-
 DeviceInfo device_info(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
@@ -82,13 +71,6 @@ std::string runtime_version() {
   int version = 0;
   check(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-int device_holding(const void* memory) {
-  cudaPointerAttributes attributes{};
-  check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
-  const bool on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
-  return on_device ? attributes.device : -1;
 }
 
 // ---------------------------------------------------------------- streams and events

@@ -4,7 +4,7 @@
 // failures thrown as an Error(transport) that names the call and has CUDA's own text. Nothing here decides anything.
 //
 // Threads: as the runtime's own calls, any. All of them leave the caller's current device as it was; those that work on
-// the current device say so, and are made inside a DeviceGuard.
+// the current device say so, and are made inside a DeviceGuard (contexts.hpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,23 +35,6 @@ struct DeviceCount {
 /// For `cuda::bind` alone, whose purpose this is.
 void set_current_device(int device);
 
-/// Makes a device the thread's current one, and the former again at the end. Meanwhile a program may capture its
-/// streams into graphs: by default a capture forbids every thread to ask events, allocate and the like, and ends when
-/// one does, although ours have nothing to do with it.
-class DeviceGuard {
- public:
-  explicit DeviceGuard(int device);
-  ~DeviceGuard();
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
-
- private:
-  int former_;
-  bool changed_;
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the former one
-  bool relaxed_ = false;
-};
-
 struct DeviceInfo {
   std::string name;  ///< "NVIDIA H200"
   std::string uuid;  ///< 32 hexadecimal digits; of an instance, where a device is divided into several
@@ -61,13 +44,10 @@ struct DeviceInfo {
 [[nodiscard]] DeviceInfo device_info(int device);
 /// "13.0".
 [[nodiscard]] std::string runtime_version();
-/// The device on which memory lies (managed memory: the device it was allocated for), or -1 for memory of the host.
-[[nodiscard]] int device_holding(const void* memory);
 
 // ---------------------------------------------------------------- streams and events
 
-/// Whether work given to the stream would go into a graph instead of running. Of the current device, for the default
-/// streams.
+/// Whether work given to the stream would go into a graph instead of running. Of the current device.
 [[nodiscard]] bool is_capturing(cudaStream_t stream);
 
 /// Blocks until all that the stream was given is done.

@@ -195,7 +195,7 @@ data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   const TurnOfDriver turn(this);
   bool moved = move_planes();
   std::optional<DeviceGuard> guard;
-  if (beginning_.has_device()) guard.emplace(device_.index());
+  if (beginning_.has_device()) guard.emplace(*device_.context());
   moved |= serve_regions();
   moved |= plan_one();
   moved |= pack_one();  // one portion passes through all of it, where nothing has to be waited for
@@ -452,7 +452,7 @@ void CudaBackend::enqueue_end(OpenJob& open, const OwnStream& last) {
 void CudaBackend::ring_at_end(const data::Job& job) {
   const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& open) { return open->job == &job; });
   if (found == jobs_.end() || !(*found)->end) return;
-  const DeviceGuard guard(device_.index());
+  const DeviceGuard guard(*device_.context());
   beginning_.equipment()->bell.ring_behind((*found)->end->event());
 }
 
@@ -477,7 +477,7 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
   jobs_.erase(done);
   if (jobs_.empty()) {  // else one might lie in an arena that is gone
     const Equipment* const with = beginning_.equipment();
-    regions_.free_released(with != nullptr ? with->carrier.get() : nullptr, device_.index());
+    regions_.free_released(with != nullptr ? with->carrier.get() : nullptr, device_.context());
   }
   return true;
 }
@@ -487,7 +487,7 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
 /// Returns when nothing runs on our streams any more.
 void CudaBackend::run_dry() noexcept {
   try {
-    const DeviceGuard guard(device_.index());
+    const DeviceGuard guard(*device_.context());
     const Equipment& with = *beginning_.equipment();
     for (const OwnStream* stream : {&with.pack, &with.unpack, &with.bell.stream(), &with.messages.to_host,
                                     &with.messages.to_device, &with.messages.bell.stream()}) {
@@ -502,10 +502,10 @@ void CudaBackend::abort() noexcept {
   for (const auto& [number, set] : sets_) {
     if (set->plane) set->plane->abort();
   }
+  std::optional<DeviceGuard> guard;
   if (Equipment* const with = beginning_.equipment()) {  // else nothing is on the device
-    std::optional<DeviceGuard> guard;
     try {
-      guard.emplace(device_.index());
+      guard.emplace(*device_.context());
     } catch (const Error&) {
       // The device has failed: there is nothing that a guard would help against.
     }
@@ -523,9 +523,10 @@ void CudaBackend::close() noexcept {
   if (Equipment* const with = beginning_.equipment()) {
     run_dry();
     try {
-      const DeviceGuard guard(device_.index());
+      const DeviceGuard guard(*device_.context());
       if (!with->carrier->leave()) with->carrier->abort();
       beginning_.let_go();
+      times_ = DeviceTimes();
     } catch (const Error&) {
       with->carrier->abort();
       beginning_.let_go();

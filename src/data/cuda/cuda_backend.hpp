@@ -158,6 +158,7 @@ class CudaBackend final : public data::DeviceBackend {
   void check_usable(Device device, const core::Signature& signature) override;
   void check_usable(Device device) override;
   [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
+  void refuse_capture(Stream stream) const override;
   void read(Device device, Span<const Stream> streams, const std::byte* data, std::size_t bytes,
             const Taken& taken) override;
   [[nodiscard]] std::shared_ptr<data::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes,

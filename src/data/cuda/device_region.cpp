@@ -7,8 +7,9 @@
 namespace kolo::cuda {
 
 Region::~Region() {
+  if (plain_memory_.data() == nullptr && nccl_memory_.data() == nullptr) return;
   try {
-    const DeviceGuard guard(device_);
+    const DeviceGuard guard(*context_);
     plain_memory_.free_when_idle();  // kernels of the program may read the arena; NCCL frees without waiting for them
     nccl_memory_ = CollectiveMemory();
   } catch (const Error&) {

@@ -17,6 +17,7 @@
 
 #include "base/mutex.hpp"
 #include "core/topology.hpp"
+#include "data/cuda/contexts.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/memory_limit.hpp"
 #include "data/cuda/nccl_api.hpp"
@@ -27,9 +28,10 @@ namespace kolo::cuda {
 class Region final : public data::DeviceRegion {
  public:
   /// `members`: the ranks of the world that have one of this number; empty: all.
-  Region(int device, std::uint16_t number, std::size_t bytes, std::vector<int> members,
+  Region(PrimaryContextPtr context, std::uint16_t number, std::size_t bytes, std::vector<int> members,
          std::shared_ptr<MemoryLimit> limit)
-      : device_(device), number_(number), bytes_(bytes), members_(std::move(members)), limit_(std::move(limit)) {}
+      : context_(std::move(context)), number_(number), bytes_(bytes), members_(std::move(members)),
+        limit_(std::move(limit)) {}
   ~Region() override;
 
   // data::DeviceRegion; any thread
@@ -52,7 +54,7 @@ class Region final : public data::DeviceRegion {
   [[nodiscard]] const CollectiveMemory& for_nccl() const noexcept { return nccl_memory_; }
 
  private:
-  const int device_;
+  const PrimaryContextPtr context_;
   const std::uint16_t number_;
   const std::size_t bytes_;
   const std::vector<int> members_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/cuda/carrier.hpp"
+#include "data/cuda/contexts.hpp"
 #include "data/cuda/copies.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/cuda_backend.hpp"
@@ -25,7 +26,8 @@ inline constexpr std::size_t kChunksPerPortion = 4096;
 class Equipment {
  public:
   /// `has_peers`: the world has more than one rank. Throws Error.
-  Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit, int device, bool has_peers);
+  Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit,
+            const PrimaryContextPtr& context, bool has_peers);
 
   const DeviceInfo info;
   const CountedMemory counted;

@@ -16,9 +16,21 @@ void refuse_capture(cudaStream_t stream) {
 }
 
 void PooledEvent::hold_back(Stream stream) const {
-  const DeviceGuard guard(device_);
+  const DeviceGuard guard(*context_);
   refuse_capture(native(stream));
   event_.hold_back(native(stream));
+}
+
+/// On the thread of the last holder, which may have no context.
+EventPool::~EventPool() {
+  const base::MutexLock lock(mutex_);
+  if (free_.empty()) return;  // there may be no context
+  try {
+    const DeviceGuard guard(*context_);
+    free_.clear();
+  } catch (const Error&) {
+    // The device has failed, or CUDA has been unloaded: nothing is left to be given back.
+  }
 }
 
 std::shared_ptr<const PooledEvent> EventPool::take() {
@@ -30,7 +42,7 @@ std::shared_ptr<const PooledEvent> EventPool::take() {
       free_.pop_back();
     }
   }
-  if (!event) event = std::make_unique<PooledEvent>(device_);
+  if (!event) event = std::make_unique<PooledEvent>(context_);
   return {event.release(), [pool = shared_from_this()](const PooledEvent* used) {
             pool->give_back(std::unique_ptr<PooledEvent>(const_cast<PooledEvent*>(used)));
           }};

@@ -7,9 +7,11 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.hpp"
+#include "data/cuda/contexts.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/device.hpp"
 
@@ -18,33 +20,36 @@ namespace kolo::cuda {
 /// What the stream's handle, in kolo's words, is in CUDA's.
 inline cudaStream_t native(Stream stream) noexcept { return static_cast<cudaStream_t>(stream.native); }
 
-/// Throws Error (invalid_argument) while the stream is being captured. The device is current, where the stream is null.
+/// Throws Error (invalid_argument) while the stream is being captured. The device is current.
 void refuse_capture(cudaStream_t stream);
 
 class EventPool;
 
 class PooledEvent final : public data::DeviceEvent {
  public:
-  explicit PooledEvent(int device) : device_(device) {}
+  explicit PooledEvent(PrimaryContextPtr context) : context_(std::move(context)) {}
   void hold_back(Stream stream) const override;
   [[nodiscard]] const Event& event() const noexcept { return event_; }
 
  private:
-  const int device_;
+  const PrimaryContextPtr context_;
   Event event_;
 };
 
 /// One device's. Any thread.
 class EventPool : public std::enable_shared_from_this<EventPool> {
  public:
-  explicit EventPool(int device) : device_(device) {}
+  explicit EventPool(PrimaryContextPtr context) noexcept : context_(std::move(context)) {}
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+  ~EventPool();
   /// One that nobody holds; it comes back when the last holder lets go. The device is current.
   [[nodiscard]] std::shared_ptr<const PooledEvent> take();
 
  private:
   void give_back(std::unique_ptr<PooledEvent> event) noexcept;
 
-  const int device_;
+  const PrimaryContextPtr context_;
   base::Mutex mutex_;
   std::vector<std::unique_ptr<PooledEvent>> free_ KOLO_GUARDED_BY(mutex_);
 };

@@ -68,10 +68,10 @@ class KnownRegions {
   /// Those that are given back; `carrier` (null: there is none) forgets them. No batch is open that might lie there.
   /// Freeing one waits for the device, which may be busy for the program for as long as that likes, so a thread does
   /// it.
-  void free_released(Carrier* carrier, int device) {
+  void free_released(Carrier* carrier, const PrimaryContextPtr& context) {
     for (std::shared_ptr<Region>& region : take_released()) {
       if (carrier != nullptr) carrier->forget(*region);
-      if (!freeing_) freeing_ = std::make_unique<Worker>("kolo-free", device);
+      if (!freeing_) freeing_ = std::make_unique<Worker>("kolo-free", context);
       freeing_->run([held = std::move(region)]() mutable { held.reset(); });
     }
   }

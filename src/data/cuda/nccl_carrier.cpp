@@ -41,10 +41,10 @@ ncclRedOp_t nccl_op(ReduceOp op) {
 
 bool nccl_reduces(DType dtype) noexcept { return nccl_type(dtype).has_value(); }
 
-NcclCarrier::NcclCarrier(std::size_t buffers, std::size_t buffer_bytes, std::chrono::nanoseconds patience,
-                         const std::function<void()>& ring)
-    : device_(current_device()), patience_(patience), ring_(ring), packed_(buffers), reduced_(buffers),
-      aborter_("kolo-abort", device_), worker_("kolo-nccl", device_) {
+NcclCarrier::NcclCarrier(PrimaryContextPtr context, std::size_t buffers, std::size_t buffer_bytes,
+                         std::chrono::nanoseconds patience, const std::function<void()>& ring)
+    : context_(std::move(context)), patience_(patience), ring_(ring), packed_(buffers), reduced_(buffers),
+      aborter_("kolo-abort", context_), worker_("kolo-nccl", context_) {
   memory_.reserve(buffers);
   for (std::size_t i = 0; i < buffers; ++i) memory_.emplace_back(buffer_bytes);
 }
@@ -307,7 +307,7 @@ void NcclCarrier::abort_all() noexcept {
     try {
       threads.emplace_back([this, &communicator = links_[i]->communicator] {
         try {
-          const DeviceGuard guard(device_);
+          const DeviceGuard guard(*context_);
           communicator.abort();
         } catch (const Error&) {
           communicator.abort();  // the device has failed: there is nothing that a guard would help against

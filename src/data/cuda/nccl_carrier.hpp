@@ -32,6 +32,7 @@
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "data/cuda/carrier.hpp"
+#include "data/cuda/contexts.hpp"
 #include "data/cuda/nccl_api.hpp"
 #include "data/cuda/worker.hpp"
 
@@ -54,8 +55,8 @@ struct NcclLink {
 class NcclCarrier final : public Carrier {
  public:
   /// Allocates. The device is current. `ring` wakes the engine when the worker has done something.
-  NcclCarrier(std::size_t buffers, std::size_t buffer_bytes, std::chrono::nanoseconds patience,
-              const std::function<void()>& ring);
+  NcclCarrier(PrimaryContextPtr context, std::size_t buffers, std::size_t buffer_bytes,
+              std::chrono::nanoseconds patience, const std::function<void()>& ring);
   ~NcclCarrier() override;
   /// Begins to make the communicator of a set, by an id that one of its ranks has brought: all of them do, while no
   /// load is under way. It lasts until `end`, or until the carrier leaves.
@@ -97,7 +98,7 @@ class NcclCarrier final : public Carrier {
   [[nodiscard]] bool is_idle_by(base::Time until);
   void abort_all() noexcept;
 
-  const int device_;
+  const PrimaryContextPtr context_;
   const std::chrono::nanoseconds patience_;
   const std::function<void()>& ring_;
   std::vector<CollectiveMemory> memory_;

@@ -8,7 +8,6 @@
 #include <kolo/error.hpp>
 
 #include "base/thread.hpp"
-#include "data/cuda/cuda_api.hpp"
 
 namespace kolo::cuda {
 
@@ -36,7 +35,7 @@ void Worker::work() noexcept {
   base::set_thread_name(name_);
   std::optional<DeviceGuard> guard;
   try {
-    guard.emplace(device_);
+    guard.emplace(*context_);
   } catch (const Error&) {
     // The device has failed, and what the tasks call will say so.
   }

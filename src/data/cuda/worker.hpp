@@ -7,8 +7,10 @@
 #include <deque>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "base/mutex.hpp"
+#include "data/cuda/contexts.hpp"
 
 namespace kolo::cuda {
 
@@ -16,7 +18,7 @@ namespace kolo::cuda {
 class Worker {
  public:
   /// `name`: the thread's, at most 15 characters.
-  Worker(const char* name, int device) noexcept : name_(name), device_(device) {}
+  Worker(const char* name, PrimaryContextPtr context) noexcept : name_(name), context_(std::move(context)) {}
   /// Waits for all tasks.
   ~Worker();
   Worker(const Worker&) = delete;
@@ -29,7 +31,7 @@ class Worker {
   void work() noexcept;
 
   const char* const name_;
-  const int device_;
+  const PrimaryContextPtr context_;
   base::Mutex mutex_;
   base::ConditionVariable changed_;
   std::deque<std::function<void()>> tasks_ KOLO_GUARDED_BY(mutex_);

@@ -27,7 +27,8 @@ const std::function<void()> kNobody = [] {};
 class Rank {
  public:
   Rank(int rank, std::size_t buffers)
-      : rank_(rank), guard_(rank), carrier_(buffers, kElements * sizeof(float), std::chrono::seconds(60), kNobody) {}
+      : rank_(rank), context_(std::make_shared<const PrimaryContext>(rank)), guard_(*context_),
+        carrier_(context_, buffers, kElements * sizeof(float), std::chrono::seconds(60), kNobody) {}
   [[nodiscard]] NcclCarrier& carrier() { return carrier_; }
   [[nodiscard]] bool has(core::SetId set) const { return sets_.count(set) > 0; }
 
@@ -73,6 +74,7 @@ class Rank {
 
  private:
   const int rank_;
+  const PrimaryContextPtr context_;
   const DeviceGuard guard_;
   NcclCarrier carrier_;
   OwnStream pack_;
@@ -140,7 +142,9 @@ TEST_F(Carriers, EveryBufferIsRegisteredAndGivenBack) {
 
 TEST_F(Carriers, ACommunicatorThatCannotBeMadeIsNotLeftBehind) {
   emulated::inject({.api = "ncclCommInitRankConfig", .code = ncclSystemError});
-  NcclCarrier carrier(1, kElements * sizeof(float), std::chrono::seconds(60), kNobody);
+  const auto context = std::make_shared<const PrimaryContext>(0);
+  const DeviceGuard guard(*context);
+  NcclCarrier carrier(context, 1, kElements * sizeof(float), std::chrono::seconds(60), kNobody);
   data::DeviceSet pair;
   pair.size = 2;
   NcclLink& link = carrier.connect(make_unique_id(), pair);

@@ -74,10 +74,13 @@ TEST_P(Failures, OfAnyCallEndTheJobOrChangeNothing) {
       {"cudaEventQuery", cudaErrorUnknown, true},
       {"cudaLaunchHostFunc", cudaErrorUnknown, true},
       {"cudaStreamIsCapturing", cudaErrorUnknown, true},
-      {"cudaPointerGetAttributes", cudaErrorUnknown, true},
+      {"cuDevicePrimaryCtxRetain", cudaErrorUnknown, true},
+      {"cuCtxGetCurrent", cudaErrorUnknown, true},
+      {"cuPointerGetAttributes", cudaErrorUnknown, true},
       {"cudaEventDestroy", cudaErrorUnknown, false},
       {"cudaFreeHost", cudaErrorUnknown, false},
       {"cudaThreadExchangeStreamCaptureMode", cudaErrorUnknown, false},
+      {"cuCtxPopCurrent", cudaErrorUnknown, false},
   };
   if (std::string(GetParam()) == "nccl") {
     apis.insert(apis.end(), {{"ncclMemAlloc", ncclUnhandledCudaError, true},
