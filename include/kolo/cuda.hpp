@@ -36,6 +36,7 @@
 #ifndef KOLO_CUDA_HPP
 #define KOLO_CUDA_HPP
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
@@ -97,6 +98,12 @@ ConstTensorView const_view(const T* data, std::initializer_list<std::int64_t> ex
 /// by the next call. Throws `Error` (invalid_argument) for an operation on tensors of the CPU, inside a callback, and
 /// while the stream is being captured.
 KOLO_API void wait_on(Handle& handle, StreamHandle stream);
+
+/// Waits as `wait_on` does until all work of the operation has been given to the device, or the operation is done, and
+/// no longer than `duration`; whether it has come. From then on `wait_on` does not block.
+/// `std::chrono::nanoseconds::max()` waits as long as `wait_on`. The operation's own failure is left to that. Throws
+/// `Error` (invalid_argument) for an operation on tensors of the CPU, and inside a callback.
+[[nodiscard]] KOLO_API bool wait_given(Handle& handle, std::chrono::nanoseconds duration);
 
 /// Calls `callback` once, when all work of the operation has been given to the device, or the operation is done: from
 /// then on `wait_on` does not block. Otherwise as `Handle::on_done`. Throws `Error` (invalid_argument) for an operation

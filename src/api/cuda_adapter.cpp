@@ -3,12 +3,14 @@
 
 #include <kolo/cuda.hpp>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "data/cuda/contexts.hpp"
 #include "data/cuda/cuda_api.hpp"
@@ -60,12 +62,24 @@ void wait_on(Handle& handle, StreamHandle stream) {
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
   // Before the wait, and also if the operation is done, and the stream gets no work.
   if (engine && (!operation.is_given() || operation.done())) engine->device()->refuse_capture(Stream{stream});
-  if (const data::DeviceEventPtr end = engine ? engine->driving().wait_given(operation) : nullptr) {
+  if (engine) engine->driving().wait_given(operation);
+  if (const data::DeviceEventPtr end = operation.given()) {
     end->hold_back(Stream{stream});
     return;
   }
   host_was_told();
   if (operation.failed()) throw Error(operation.outcome());
+}
+
+bool wait_given(Handle& handle, std::chrono::nanoseconds duration) {
+  detail::HandleState& operation = detail::HandleAccess::state(handle);
+  if (operation.device() != DeviceKind::cuda) {
+    throw Error(ErrorCode::invalid_argument,
+                "wait_given is for operations on tensors of a CUDA device; use wait_for()");
+  }
+  if (operation.is_given()) return true;
+  const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
+  return !engine || engine->driving().wait_given(operation, base::after(base::now(), duration));
 }
 
 void on_given(Handle& handle, std::function<void()> callback) {

@@ -2,7 +2,6 @@
 #include "c10d/device_work.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <utility>
 
 #include <ATen/core/jit_type.h>
@@ -32,15 +31,6 @@ class DeviceWork::Given : public std::enable_shared_from_this<Given> {
     const std::lock_guard<std::mutex> lock(mutex_);
     return open_ == 0;
   }
-  /// False: it was not given in this time. With zero it waits for as long as that may take.
-  bool wait_for(std::chrono::milliseconds timeout) {
-    constexpr std::chrono::hours kForEver(24 * 365 * 100);
-    std::unique_lock<std::mutex> lock(mutex_);
-    const auto is_given = [this] { return open_ == 0; };
-    if (timeout > kNoTimeout && timeout < kForEver) return changed_.wait_for(lock, timeout, is_given);
-    changed_.wait(lock, is_given);
-    return true;
-  }
 
   /// Calls it once, when the operation has been given: at once, or on a thread that must not be held up.
   void call_then(std::function<void()> then) {
@@ -62,12 +52,10 @@ class DeviceWork::Given : public std::enable_shared_from_this<Given> {
       if (--open_ > 0) return;
       then = std::exchange(then_, nullptr);
     }
-    changed_.notify_all();
     if (then) then();
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::size_t open_ = 0;        // under the mutex, once watched
   std::function<void()> then_;  // likewise
 };
@@ -159,7 +147,7 @@ bool DeviceWork::isCompleted() {
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
   std::exception_ptr late;
-  if (!given()->wait_for(timeout)) {
+  if (!translated(occasion_.call, [&] { return operation_->wait_given(timeout); })) {
     late = abandoned(occasion_, *operation_, ErrorCode::timeout, timed_out(occasion_, *operation_, timeout));
   }
   {

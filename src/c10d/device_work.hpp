@@ -7,8 +7,9 @@
 //     own stream of it                                        (copies to where results belong)
 //
 // `wait` and the future do not wait for the device, but for the moment from which on a stream can be held back: when
-// all work of the operation has been given to the device ("given"). That takes the other ranks' calls. A receive is the
-// exception: its `wait` returns when the message has arrived, because only then are its length and its source known.
+// all work of the operation has been given to the device ("given"). That takes the other ranks' calls. The thread that
+// waits drives the engine meanwhile, so that no other thread is woken on the way. A receive is the exception: its
+// `wait` returns when the message has arrived, because only then are its length and its source known.
 #pragma once
 
 #include <chrono>
@@ -54,7 +55,7 @@ class DeviceWork final : public ::c10d::Work {
 
  private:
   class Given;
-  /// What tells that the operation has been given; made when somebody asks for the first time.
+  /// What tells a future that the operation has been given; made when somebody asks for the first time.
   std::shared_ptr<Given> given();
   /// The current stream runs behind the operation, which has been given.
   void hold_back_current_stream();

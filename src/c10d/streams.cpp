@@ -41,6 +41,8 @@ void note_use_on_current_stream(const at::Tensor& tensor) {
   guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(tensor.device()));
 }
 
+bool wait_given(Handle& handle, std::chrono::nanoseconds duration) { return cuda::wait_given(handle, duration); }
+
 void follow_on_current_stream(at::Device device, const std::vector<std::shared_ptr<Handle>>& handles) {
   const auto stream = static_cast<cuda::StreamHandle>(current_stream(device).native);
   for (const auto& handle : handles) cuda::wait_on(*handle, stream);
@@ -77,6 +79,7 @@ bool takes_cuda() noexcept { return false; }
 Stream current_stream(at::Device) { not_built(); }
 void wait_for_current_stream(at::Device) { not_built(); }
 void note_use_on_current_stream(const at::Tensor&) { not_built(); }
+bool wait_given(Handle&, std::chrono::nanoseconds) { not_built(); }
 void follow_on_current_stream(at::Device, const std::vector<std::shared_ptr<Handle>>&) { not_built(); }
 struct OwnStream::Impl {};
 OwnStream::OwnStream(at::Device) { not_built(); }

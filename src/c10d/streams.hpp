@@ -5,6 +5,7 @@
 // PyTorch before 2.11, no tensor of a CUDA device gets here.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -28,6 +29,9 @@ void wait_for_current_stream(at::Device device);
 
 /// Tells the allocator that the tensor's memory is in use on the current stream of its device.
 void note_use_on_current_stream(const at::Tensor& tensor);
+
+/// `cuda::wait_given`.
+[[nodiscard]] bool wait_given(Handle& handle, std::chrono::nanoseconds duration);
 
 /// What is given to the current stream of the device from now on runs behind the operations, all of whose work has been
 /// given to the device. Throws as `cuda::wait_on`.

@@ -10,6 +10,8 @@
 
 #include <kolo/detail/leaving.hpp>
 
+#include "c10d/streams.hpp"
+
 namespace kolo::c10d {
 namespace {
 
@@ -58,22 +60,39 @@ bool Operation::done() const {
   return std::all_of(handles.begin(), handles.end(), [](const auto& handle) { return handle->done(); });
 }
 
-bool Operation::wait_for(std::chrono::milliseconds timeout) const {
+namespace {
+
+/// Waits by `wait(handle, duration)` for each handle. False: the time is over. With zero that lasts for ever.
+template <class Wait>
+bool wait_for_each(const std::vector<std::shared_ptr<Handle>>& handles, std::chrono::milliseconds timeout, Wait wait) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begun = Clock::now();
   for (const auto& handle : handles) {
     try {
-      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
-      if (timeout <= kNoTimeout) {
-        handle->wait();
-      } else if (!handle->wait_for(timeout - waited)) {
-        return false;
+      std::chrono::nanoseconds left = std::chrono::nanoseconds::max();
+      if (timeout > kNoTimeout) {
+        left = bounded(timeout) - std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begun);
       }
+      if (!wait(*handle, left)) return false;
     } catch (const Error&) {
       if (!handle->done()) throw;  // not the operation's error, but one of waiting here
     }
   }
   return true;
+}
+
+}  // namespace
+
+bool Operation::wait_for(std::chrono::milliseconds timeout) const {
+  return wait_for_each(handles, timeout, [](Handle& handle, std::chrono::nanoseconds left) {
+    if (left < std::chrono::nanoseconds::max()) return handle.wait_for(left);
+    handle.wait();
+    return true;
+  });
+}
+
+bool Operation::wait_given(std::chrono::milliseconds timeout) const {
+  return wait_for_each(handles, timeout, &c10d::wait_given);
 }
 
 void Operation::abandon(const std::string& reason) const {

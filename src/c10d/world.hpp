@@ -38,6 +38,8 @@ struct Operation {
   [[nodiscard]] bool done() const;
   /// False: it was not done in this time. With zero it waits for as long as the operation may take.
   [[nodiscard]] bool wait_for(std::chrono::milliseconds timeout) const;
+  /// The same for the moment when all work has been given to the device, or it is done; the thread drives meanwhile.
+  [[nodiscard]] bool wait_given(std::chrono::milliseconds timeout) const;
   /// Ends what is open (`Handle::abandon`).
   void abandon(const std::string& reason) const;
 };

@@ -67,11 +67,10 @@ bool Driving::progress() noexcept {
   return moved;
 }
 
-/// On a device a thread gives work of any size, and does not wait for it.
+/// On a device a thread gives work of any size, and does not wait for it, nor for what the device does meanwhile.
 bool Driving::has_lone_small() const noexcept {
-  if (engine_.open.size() != 1) return false;
-  const Operation& operation = engine_.open[0];
-  return operation.signature->device != DeviceKind::cpu || operation.bytes() <= kSmallBytes;
+  const Operation* const operation = engine_.open.only_not_given();
+  return operation != nullptr && (operation->signature->device != DeviceKind::cpu || operation->bytes() <= kSmallBytes);
 }
 
 bool Driving::pass(Depth depth) {
@@ -311,19 +310,20 @@ void Driving::wait_all(Span<Operation* const> operations, std::optional<base::Ti
   }
 }
 
-data::DeviceEventPtr Driving::wait_given(Operation& operation) {
+bool Driving::wait_given(Operation& operation, std::optional<base::Time> until) {
   check_may_wait();
   const auto is_given = [&operation] { return operation.is_given(); };
   while (!is_given()) {
     const bool is_news = engine_.open.waiters.mark(operation);
     if (engine_.driver.seek(is_given)) {
-      drive(is_given, std::nullopt, policy_for(operation));
+      drive(is_given, until, policy_for(operation));
     } else if (is_news) {
       engine_.driver.ring_if_asleep();
     }
-    if (!is_given()) operation.sleep_until_given();
+    if (!is_given() && until && base::now() >= *until) return false;
+    if (!is_given()) operation.sleep_until_given(until);
   }
-  return operation.given();
+  return true;
 }
 
 /// How long a thread that waits for this operation drives while nothing moves.

@@ -85,9 +85,9 @@ class Driving {
   }
   /// All of them. A driver's place is taken once for all.
   void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
-  /// Waits until all work of an operation has been given to the device, or it is done; drives meanwhile. The event
-  /// behind which its result is complete; null when it is done.
-  [[nodiscard]] data::DeviceEventPtr wait_given(Operation& operation);
+  /// Waits until all work of an operation has been given to the device, or it is done, or until the time has come;
+  /// drives meanwhile. False: the time has come. Throws Error: invalid_argument inside a callback.
+  bool wait_given(Operation& operation, std::optional<base::Time> until = std::nullopt);
   /// Waits for something beside the engine: drives while nobody else does, until `done` or until the time has come.
   /// Never sleeps.
   void help_until(const std::function<bool()>& done, base::Time until) KOLO_EXCLUDES(kDriving);

@@ -47,8 +47,10 @@ EngineState::EngineState(EngineParts parts)
                 wait_policy.pauses > 0, parts.to_peers, inter),
       executor(sets.make_world_plane(), device.get(), topology.size) {
   executor.record_to(*recorder, tally);
-  executor.set_enqueued(
-      [this](std::function<void(const Status&)> callback) { deferred.call(std::move(callback), Status()); });
+  executor.set_enqueued([this](Operation& operation, const data::DeviceEventPtr& event) {
+    open.note_given(operation);
+    for (auto& callback : operation.set_enqueued(event)) deferred.call(std::move(callback), Status());
+  });
   if (logger->enabled(LogLevel::debug) || settings.log_placement) {
     executor.set_started(
         [this, routes = std::make_shared<TensorRoutes>()](const Batch& batch, const data::Layout& layout,

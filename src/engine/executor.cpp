@@ -36,7 +36,7 @@ Executor::Executor(std::unique_ptr<data::Backend> world, data::DeviceBackend* de
     unheard_.push_back(&batch);
     for (std::size_t i = 0; i < batch.members.size(); ++i) {
       if (!batch.outcome_of(i).ok()) continue;  // there is no result to go on with: its end tells
-      for (auto& callback : batch.members[i]->set_enqueued(event)) enqueued_(std::move(callback));
+      enqueued_(*batch.members[i], event);
     }
   });
 }

@@ -86,11 +86,11 @@ class Executor {
   /// Empty: nobody.
   using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
   void set_started(Started started) { started_ = std::move(started); }
-  /// Takes what is to be called because all work of an operation has been given to the device; of one that has failed
-  /// by then, as where a result has no space, nothing is said before its end. Set before any batch of a device.
-  void set_enqueued(std::function<void(std::function<void(const Status&)>)> enqueued) {
-    enqueued_ = std::move(enqueued);
-  }
+  /// Hears that all work of an operation has been given to the device, and behind which event its result is complete;
+  /// of one that has failed by then, as where a result has no space, nothing is said before its end. Set before any
+  /// batch of a device.
+  using Enqueued = std::function<void(Operation&, const data::DeviceEventPtr&)>;
+  void set_enqueued(Enqueued enqueued) { enqueued_ = std::move(enqueued); }
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
   /// Moves the backends. Finished batches are handed to `finish` in order, as Batch&, and may be reused after. A member
@@ -180,7 +180,7 @@ class Executor {
   recorder::Recorder* recorder_ = nullptr;
   Tally* tally_ = nullptr;
   Started started_;
-  std::function<void(std::function<void(const Status&)>)> enqueued_;
+  Enqueued enqueued_;
   std::unordered_map<core::SetId, Pipeline> sets_;  // without the world's; their addresses are stable
   std::vector<Pipeline*> busy_;                     // of these, those with open batches
   std::uint64_t open_in_sets_ = 0;

@@ -127,6 +127,12 @@ class OpenOperations {
 
   [[nodiscard]] bool empty() const noexcept { return operations_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return operations_.size(); }
+  /// The only one that has not been given to a device; null: there is none, or there are several.
+  [[nodiscard]] const Operation* only_not_given() const noexcept {
+    if (not_given_ != 1) return nullptr;
+    const auto its = [](const Operation* operation) { return !operation->is_given(); };
+    return *std::find_if(operations_.rbegin(), operations_.rend(), its);
+  }
   [[nodiscard]] Operation& operator[](std::size_t index) const noexcept { return *operations_[index]; }
   [[nodiscard]] auto begin() const noexcept { return operations_.begin(); }
   [[nodiscard]] auto end() const noexcept { return operations_.end(); }
@@ -140,7 +146,12 @@ class OpenOperations {
   void add(Operation& operation, base::Time now) {
     operation.open_index = operations_.size();
     operations_.push_back(&operation);
+    ++not_given_;
     count_from(operation, now);
+  }
+  /// All its work is about to be given to a device: from now on the host only waits for its end.
+  void note_given(const Operation& operation) noexcept {
+    if (!operation.is_given()) --not_given_;
   }
   /// Its deadline is counted from now, once more.
   void restart(Operation& operation, base::Time now) {
@@ -149,9 +160,9 @@ class OpenOperations {
   }
   /// `submissions` were found together; at least one.
   void note_found(std::size_t submissions) noexcept { come_in_bursts_ = submissions >= kBurst; }
-  /// One more submission may wait for the background thread's next nap to end: many are open, or many will come before
-  /// anybody waits, as they did the last time.
-  [[nodiscard]] bool is_burst() const noexcept { return come_in_bursts_ || size() >= kBurst; }
+  /// One more submission may wait for the background thread's next nap to end: many are open that no device has been
+  /// given, or many will come before anybody waits, as they did the last time.
+  [[nodiscard]] bool is_burst() const noexcept { return come_in_bursts_ || not_given_ >= kBurst; }
 
   /// Its end. Its entry may hold it alone, and is free from here on.
   void complete(Operation& operation, const Status& status) KOLO_REQUIRES(kDriving) {
@@ -159,6 +170,7 @@ class OpenOperations {
     if (deferred_.logs(LogLevel::trace)) {
       deferred_.log(LogLevel::trace, (status.ok() ? "done: " : "failed: ") + record_of(operation));
     }
+    note_given(operation);
     Operation* const last = operations_.back();  // takes its place
     operations_[operation.open_index] = last;
     last->open_index = operation.open_index;
@@ -211,6 +223,7 @@ class OpenOperations {
   Tally& tally_;
   recorder::Recorder& recorder_;
   std::vector<Operation*> operations_;
+  std::size_t not_given_ = 0;  // of these, to a device; those of the CPU never are
   base::Time next_due_ = base::Time::max();
   bool come_in_bursts_ = false;
 };

@@ -130,9 +130,9 @@ bool HandleState::sleep_until(std::optional<base::Time> until) {
   return done();
 }
 
-void HandleState::sleep_until_given() {
+void HandleState::sleep_until_given(std::optional<base::Time> until) {
   const base::MutexLock lock(mutex_);
-  sleep(std::nullopt, [this]() KOLO_REQUIRES(mutex_) { return enqueued_ != nullptr; });
+  sleep(until, [this]() KOLO_REQUIRES(mutex_) { return enqueued_ != nullptr; });
 }
 
 data::DeviceEventPtr HandleState::given() {

@@ -195,8 +195,8 @@ class HandleState {
   [[nodiscard]] bool host_waits() const noexcept { return (state_.load(std::memory_order_acquire) & kHostWaits) != 0; }
   /// Sleeps until done or until the time has come; whether it is done.
   bool sleep_until(std::optional<base::Time> until);
-  /// Sleeps until all work has been given to the device, or until done.
-  void sleep_until_given();
+  /// Sleeps until all work has been given to the device, until done or until the time has come.
+  void sleep_until_given(std::optional<base::Time> until);
   /// The event behind which the result is complete, once it has been given; null when done.
   [[nodiscard]] data::DeviceEventPtr given();
   /// Forgets who was late, before somebody asks again.

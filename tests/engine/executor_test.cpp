@@ -97,6 +97,11 @@ class FakeDevice final : public kolo::data::DeviceBackend {
   void close() noexcept override {}
 };
 
+/// What the engine does, but for callbacks.
+void tell_operation(Operation& operation, const kolo::data::DeviceEventPtr& event) {
+  EXPECT_TRUE(operation.set_enqueued(event).empty());
+}
+
 class FakeEvent final : public kolo::data::DeviceEvent {
  public:
   void hold_back(kolo::Stream /*stream*/) const override {}
@@ -233,6 +238,7 @@ TEST_F(ExecutorTest, MembersWhoseRowsDifferHaveOutcomesAndEndsOfTheirOwn) {
 TEST_F(ExecutorTest, ASetsEndOnTheDeviceHasNoRuns) {
   FakeDevice device;
   Executor executor(std::make_unique<FakeBackend>(), &device, 4);
+  executor.set_enqueued(tell_operation);
   const auto move = [&] {
     static_cast<void>(executor.progress([](Operation&, const kolo::Status&) {}, [](Batch&) {}));
   };
@@ -256,6 +262,7 @@ TEST_F(ExecutorTest, ASetsEndOnTheDeviceHasNoRuns) {
 TEST_F(ExecutorTest, WhatHasFailedIsNotToldToHaveBeenGivenToTheDevice) {
   FakeDevice device;
   Executor executor(std::make_unique<FakeBackend>(), &device, 4);
+  executor.set_enqueued(tell_operation);
   const OperationPtr x = operation(CollectiveKind::allgather, x_, kolo::DeviceKind::cuda);
   const OperationPtr y = operation(CollectiveKind::allgather, y_, kolo::DeviceKind::cuda);
   executor.run(kolo::core::kGlobalSet, {x, y}, 0, 0);
@@ -281,6 +288,7 @@ TEST_F(ExecutorTest, WhatHasFailedIsNotToldToHaveBeenGivenToTheDevice) {
 TEST_F(ExecutorTest, OnlyABatchThatTheHostWaitsForIsRungFor) {
   FakeDevice device;
   Executor executor(std::make_unique<FakeBackend>(), &device, 4);
+  executor.set_enqueued(tell_operation);
   const auto move = [&] {
     static_cast<void>(executor.progress([](Operation&, const kolo::Status&) {}, [](Batch&) {}));
   };

@@ -131,6 +131,34 @@ TEST_P(Devices, ResultsComeBehindWait) {
   });
 }
 
+/// The thread that waits drives: no other one is woken to give the device its work. The peer comes when it waits.
+TEST_P(Devices, WaitWakesNoOtherThread) {
+  if (!is_by_nccl()) return;
+  constexpr int kTries = 100;
+  std::atomic<int> submitted{0};
+  std::atomic<bool> found{false};
+  on_ranks([&](const GroupPtr& group, int rank) {
+    Tensors tensors{on_device(numbers(1000, rank))};
+    for (int i = 1; i <= kTries && !found; ++i) {
+      group->barrier({})->wait();
+      if (rank == 1) {
+        while (submitted < i) std::this_thread::yield();
+        group->allreduce(tensors, {})->wait();
+      } else {
+        emulated::trace();
+        const auto work = group->allreduce(tensors, {});
+        submitted = i;
+        work->wait(std::chrono::minutes(1));
+        for (const emulated::TracedCall& call : emulated::take_trace()) {
+          if (call.api == "ncclAllReduce" && call.thread == std::this_thread::get_id()) found = true;
+        }
+      }
+      group->barrier({})->wait();
+    }
+  });
+  EXPECT_TRUE(found);
+}
+
 TEST_P(Devices, ComplexNumbersAndBytesTravel) {
   on_ranks([](const GroupPtr& group, int rank) {
     const at::Tensor real = numbers(100, rank);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -13,10 +14,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <kolo/looking.hpp>
 
+#include "tests/data/cuda/gate.hpp"
 #include "tests/data/cuda/resnet50.hpp"
 
 namespace kolo::cuda::test {
@@ -153,6 +156,75 @@ TEST_F(CostsOf, ATimeline) {
     emulated::reset(machine());
   }
   std::filesystem::remove(path);
+}
+
+/// The first has been given to the device, which is held up: the host only waits for its end. So the second goes by the
+/// thread that submits it, which is the last of its ranks to do so.
+TEST_F(CostsOf, AnAllReduceBesideOneThatRuns) {
+  constexpr int kTries = 100;
+  std::atomic<int> submitted{0};
+  std::atomic<bool> found{false};
+  on_devices(2, Options{}.with_setting("KOLO_TIMEOUT_S", "300"), [&](const RankStream& stream) {
+    const RankStream another;
+    const DeviceTensor first(DType::float32, 1000, stream, always(1));
+    const DeviceTensor second(DType::float32, 1000, another, always(1));
+    for (int i = 1; i <= kTries && !found; ++i) {
+      Gate gate;
+      gate.hold(stream);
+      Handle running = allreduce_async("first", first.view());
+      wait_on(running, stream);
+      barrier();
+      while (rank() == kMeasured && submitted < i) std::this_thread::yield();
+      if (rank() == kMeasured) emulated::trace();
+      Handle beside = allreduce_async("second", second.view());
+      if (rank() == kMeasured) {
+        for (const emulated::TracedCall& call : emulated::take_trace()) {
+          if (call.api == "ncclAllReduce" && call.thread == std::this_thread::get_id()) found = true;
+        }
+      }
+      submitted = i;
+      EXPECT_FALSE(running.done());
+      barrier();
+      gate.open();
+      running.wait();
+      beside.wait();
+      barrier();
+    }
+    emulated::acquire_all();
+  });
+  EXPECT_TRUE(found);
+}
+
+/// With a deadline, too, a thread that waits drives. Its peer comes when it waits already.
+TEST_F(CostsOf, AWaitWithADeadline) {
+  constexpr int kTries = 100;
+  std::atomic<int> submitted{0};
+  std::atomic<bool> found{false};
+  const Options with = Options{}.with_setting("KOLO_TIMEOUT_S", "300").with_setting("KOLO_SPIN_US", "1000000");
+  on_devices(2, with, [&](const RankStream& stream) {
+    const DeviceTensor x(DType::float32, 1000, stream, always(1));
+    for (int i = 1; i <= kTries && !found; ++i) {
+      stream.synchronize();
+      barrier();
+      if (rank() == kMeasured) {
+        emulated::trace();
+        Handle handle = allreduce_async("x", x.view());
+        EXPECT_FALSE(wait_given(handle, std::chrono::nanoseconds(1)));
+        submitted = i;
+        EXPECT_TRUE(wait_given(handle, std::chrono::minutes(1)));
+        wait_on(handle, stream);
+        const Costs costs = costs_of(emulated::take_trace());
+        found = costs.thread_changes == 0 && costs.cuda <= 4;
+        handle.wait();
+      } else {
+        while (submitted < i) std::this_thread::yield();
+        allreduce("x", x.view());
+      }
+      barrier();
+    }
+    emulated::acquire_all();
+  });
+  EXPECT_TRUE(found);
 }
 
 /// By name, prepared, and as one call.
