@@ -22,7 +22,10 @@
 /// - No call changes the caller's current device, except `bind`.
 /// - A rank that may call `kolo::join` before its first tensor on a device calls `bind` first.
 /// - Groups work as on the CPU. With its first collective on GPUs a group makes an NCCL communicator. The collectives
-///   of all groups of a context run one after another, in the same order on all ranks, so they cannot deadlock.
+///   of all groups of a context have one order, which is the same on all ranks, so they cannot deadlock. Those of two
+///   groups may run side by side.
+/// - Do not call Kolo between `ncclGroupStart` and `ncclGroupEnd`: a thread inside Kolo calls NCCL, and an open group
+///   of the program's would hold its calls back, while Kolo takes them for given. Kolo cannot see that.
 /// - Other communicators on the same GPU (the program's own, a library's, a second context's) can deadlock with Kolo's:
 ///   NCCL needs the collectives of all communicators of a GPU in the same order on every rank. The program orders them:
 ///   it starts a collective of one communicator only when a collective of another cannot run any more, or when a stream

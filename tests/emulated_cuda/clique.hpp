@@ -186,6 +186,9 @@ struct Communicator {
 };
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 
+/// Whether the calling thread has an open group of NCCL's calls, with one for this stream: it is not on the stream yet.
+[[nodiscard]] bool is_held_back_in_a_group(const Stream& stream);
+
 /// All communicators of the machine.
 class Cliques {
  public:

@@ -2,16 +2,19 @@
 //
 // The CUDA runtime's functions for streams and events.
 #include <chrono>
+#include <string>
 
 #include <cuda_runtime_api.h>
 
 #include "call.hpp"
+#include "clique.hpp"
 #include "machine.hpp"
 
 using kolo::emulated::Call;
 using kolo::emulated::CompletionPtr;
 using kolo::emulated::Event;
 using kolo::emulated::Op;
+using kolo::emulated::Report;
 using kolo::emulated::Stream;
 using kolo::emulated::StreamPtr;
 
@@ -230,6 +233,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (recorded->device != found->device) {
     return call.misuse(cudaErrorInvalidResourceHandle, "the event is of device " + std::to_string(recorded->device) +
                                                            ", the stream of device " + std::to_string(found->device));
+  }
+  if (kolo::emulated::is_held_back_in_a_group(*found)) {
+    call.machine.report(Report::Kind::misuse, "cudaEventRecord on " + found->name() +
+                                                  ", which does not have what this thread has called for it in an "
+                                                  "open group of NCCL's: the event comes before that");
   }
   Op op = call.op(*found);
   recorded->recorded = op.completion;

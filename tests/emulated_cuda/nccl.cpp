@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NCCL's functions, over cliques of ranks.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -235,6 +236,15 @@ ncclResult_t give(const char* api, const Signature& signature, const void* input
   }
   return put_on_streams(call, found.communicator, {{stream, part}});
 }
+
+}  // namespace
+
+bool is_held_back_in_a_group(const Stream& stream) {
+  const std::vector<GroupCall>& calls = group().calls;
+  return std::any_of(calls.begin(), calls.end(), [&](const GroupCall& one) { return one.stream.get() == &stream; });
+}
+
+namespace {
 
 ncclResult_t end_group(Call& call) {
   const std::vector<GroupCall> calls = std::exchange(group().calls, {});

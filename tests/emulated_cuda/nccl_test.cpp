@@ -355,6 +355,21 @@ TEST_F(Nccl, ACollectiveReadsItsInputAndWritesItsOutput) {
   });
 }
 
+/// Whoever has opened the group: calls that are made inside go to their stream when it ends.
+TEST_F(Nccl, AnEventRecordedInAnOpenGroupIsReported) {
+  run(1, true, [](Rank& self) {
+    float* data = put({1, 2});
+    cudaEvent_t event = new_event();
+    ok(ncclGroupStart());
+    ok(ncclAllReduce(data, data, 2, ncclFloat32, ncclSum, self.communicator, self.stream));
+    ok(cudaEventRecord(event, self.stream));
+    ok(ncclGroupEnd());
+    ok(cudaEventRecord(event, self.stream));
+    ok(cudaEventSynchronize(event));
+  });
+  EXPECT_NE(the_report(Report::Kind::misuse).find("in an open group of NCCL's"), std::string::npos);
+}
+
 TEST_F(Nccl, AnInputThatIsStillWrittenIsARace) {
   run(2, true, [](Rank& self) {
     float* in = put({1});

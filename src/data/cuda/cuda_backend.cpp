@@ -19,8 +19,9 @@
 namespace kolo::cuda {
 namespace {
 
-/// For how long after something moved it is worth looking again at once: what NCCL does between a group's end and its
-/// launch takes some tens of microseconds.
+/// For how long after something moved it is worth looking again at once: what is waited for then, a call that the
+/// worker makes or a word that another rank says over the set's data plane, mostly comes within some tens of
+/// microseconds.
 constexpr std::chrono::microseconds kSoon{200};
 /// A batch that packs and unpacks no more than this has all its work on one stream: to change between streams three
 /// times takes longer than what it could overlap with.

@@ -22,6 +22,8 @@ namespace {
 
 class Hazards : public CudaTest {};
 
+void ok_nccl(ncclResult_t result) { ASSERT_EQ(result, ncclSuccess) << ncclGetErrorString(result); }
+
 /// NCCL may put the first on its stream at any later time: then it must not wait there behind the second, whose tensor
 /// is not written before the program has heard of the first.
 TEST_F(Hazards, ACollectiveDoesNotWaitForTheTensorOfTheNext) {
@@ -57,6 +59,35 @@ TEST_F(Hazards, ACollectiveDoesNotWaitForTheTensorOfTheNext) {
         options().with_setting("KOLO_FUSION_THRESHOLD", "0"));
     expect_no_reports();
   }
+}
+
+/// Kolo cannot ask whether a group is open, so a program must not call it inside one of its own (kolo/cuda.hpp): the
+/// emulated device says so, where NCCL is silent.
+TEST_F(Hazards, ACallInsideAGroupOfTheProgramsIsReported) {
+  constexpr int kTries = 50;  // until the calling thread makes Kolo's call of NCCL
+  std::atomic<bool> reported{false};
+  on_devices(2, options(), [&](const RankStream& stream) {
+    const DeviceTensor x(DType::float32, 1000, stream, always(1));
+    for (int i = 0; i < kTries; ++i) {
+      barrier();
+      if (reported) break;
+      ok_nccl(ncclGroupStart());
+      Handle handle = allreduce_async("x", x.view());
+      wait_on(handle, stream);
+      ok_nccl(ncclGroupEnd());
+      handle.wait();
+      emulated::acquire_all();
+      stream.synchronize();
+      barrier();
+      if (rank() != 0) continue;
+      for (const emulated::Report& report : emulated::take_reports()) {
+        if (report.text.find("in an open group of NCCL's") != std::string::npos) reported = true;
+      }
+    }
+  });
+  EXPECT_TRUE(reported);
+  emulated::drain();
+  emulated::take_reports();
 }
 
 /// Kernels of the program's own may still read an arena when it is destroyed, and Kolo's engine goes on meanwhile.

@@ -99,9 +99,8 @@ TEST_F(Promises, OnGivenCallsWhenAllWorkIsWithTheDevice) {
     emulated::acquire_all();
     Handle on_host = allreduce_async("host", kolo::view(host));
     EXPECT_TRUE(refused(ErrorCode::invalid_argument, "on_done()", [&] { on_given(on_host, [] {}); }));
-    EXPECT_TRUE(refused(ErrorCode::invalid_argument, "wait_for()", [&] {
-      static_cast<void>(wait_given(on_host, std::chrono::seconds(1)));
-    }));
+    EXPECT_TRUE(refused(ErrorCode::invalid_argument, "wait_for()",
+                        [&] { static_cast<void>(wait_given(on_host, std::chrono::seconds(1))); }));
     on_host.wait();
     if (rank() == 1) return;
     Handle lost = allreduce_async("what rank 1 never submits", x.view());
