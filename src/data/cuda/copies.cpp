@@ -133,7 +133,7 @@ bool CudaBackend::Copies::give(CopyEquipment& with, std::vector<DeviceCopy*>& ne
 
 void CudaBackend::Copies::give_piece(CopyEquipment& with, DeviceCopy& copy, Piece& piece) {
   const bool to_host = copy.direction == DeviceCopy::Direction::to_host;
-  const OwnStream& stream = to_host ? with.to_host : with.to_device;
+  const OwnStream& stream = (to_host ? with.to_host : with.to_device).get();
   std::byte* const pinned = piece.memory.data();
   std::byte* const on_device = copy.on_device + copy.given;
   piece.bytes = static_cast<std::size_t>(std::min<std::uint64_t>(CopyEquipment::kPieceBytes, copy.bytes - copy.given));

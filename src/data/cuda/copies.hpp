@@ -46,8 +46,8 @@ struct CopyEquipment {
   /// Throws Error.
   explicit CopyEquipment(const std::function<void()>& ring);
 
-  OwnStream to_host;
-  OwnStream to_device;
+  LateStream to_host;
+  LateStream to_device;
   Bell bell;  ///< of its own: events that may be far away would hold up the batches' bell
   std::array<Piece, kPieces> pieces;
 };

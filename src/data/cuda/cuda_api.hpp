@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -73,6 +74,20 @@ class OwnStream {
 
  private:
   cudaStream_t raw_ = nullptr;
+};
+
+/// A stream of our own that is made when it is first asked for, and then of the current device. One thread at a time.
+class LateStream {
+ public:
+  [[nodiscard]] const OwnStream& get() const {
+    if (!stream_) stream_.emplace();
+    return *stream_;
+  }
+  /// Null: nobody has asked for it.
+  [[nodiscard]] const OwnStream* if_made() const noexcept { return stream_ ? &*stream_ : nullptr; }
+
+ private:
+  mutable std::optional<OwnStream> stream_;
 };
 
 /// A point in a stream's work. Carries no time. Of the current device. Movable.

@@ -34,6 +34,11 @@ bool is_small(const std::vector<Portion>& portions) {
   return bytes <= kOneStreamBytes;
 }
 
+/// For comparisons.
+cudaStream_t raw_or_null(const LateStream& stream) noexcept {
+  return stream.if_made() != nullptr ? stream.if_made()->raw() : nullptr;
+}
+
 std::string number_bytes(const std::vector<std::int64_t>& numbers) {
   std::string bytes(numbers.size() * sizeof(std::int64_t), '\0');
   std::memcpy(bytes.data(), numbers.data(), bytes.size());
@@ -219,10 +224,10 @@ bool CudaBackend::serve_regions() {
   const Equipment& with = *beginning_.equipment();
   const std::vector<std::shared_ptr<Region>> asked = regions_.take_asked();
   for (const std::shared_ptr<Region>& region : asked) {
-    region->allocate(!options_.staged, with.unpack.raw());
+    region->allocate(!options_.staged, with.unpack.get().raw());
     if (region->is_there()) with.carrier->adopt(*region);
   }
-  with.unpack.synchronize();  // not every batch ends behind this stream
+  with.unpack.get().synchronize();  // not every batch ends behind this stream
   return !asked.empty();
 }
 
@@ -358,7 +363,7 @@ bool CudaBackend::pack_one() {
   if (open.alone && !(flights_.empty() && with.carrier->may_carry(flight.load))) return false;
   const bool has_buffer = !open.alone || portion.buffer_bytes > 0;
   if (has_buffer && !choose_buffer(flight.load)) return false;
-  const OwnStream& on = open.alone ? *with.carrier->stream(flight.load) : with.pack;
+  const OwnStream& on = open.alone ? *with.carrier->stream(flight.load) : with.pack.get();
   if (!portion.segments.empty()) {
     flight.table = with.tables.find(portion.segments, on.raw());
     if (flight.table == nullptr) return false;
@@ -368,7 +373,8 @@ bool CudaBackend::pack_one() {
       static_cast<const PooledEvent&>(*ready).event().hold_back(on.raw());
     }
     open.job->ready.clear();
-    if (times_.are_wanted(open.job->timeline, with.messages.to_host.raw())) open.stamps.resize(open.portions.size());
+    if (open.job->timeline != 0 && times_.are_wanted(open.job->timeline, with.messages.to_host.get().raw()))
+      open.stamps.resize(open.portions.size());
   }
   if (has_buffer) take_buffer(flight.load, on);
   Stamps* pack_stamps = nullptr;
@@ -385,7 +391,7 @@ bool CudaBackend::pack_one() {
     const Move move{flight.table->chunks(), flight.table->count(), Direction::pack, flight.load.memory};
     launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
-  if (!open.alone) with.carrier->collect(flight.load, with.pack);
+  if (!open.alone) with.carrier->collect(flight.load, on);
   counters_.count(portion);
   flights_.push_back(flight);
   return true;
@@ -404,9 +410,9 @@ void CudaBackend::take_buffer(Load& load, const OwnStream& on) {
   Equipment& with = *beginning_.equipment();
   ++load.set->buffers_taken;
   load.memory = with.carrier->buffer(load.buffer);
-  const OwnStream* const last = std::exchange(with.buffer_users[load.buffer], load.alone ? &on : &with.unpack);
+  const OwnStream* const last = std::exchange(with.buffer_users[load.buffer], load.alone ? &on : &with.unpack.get());
   if (last == nullptr || last == &on) return;
-  if (last != &with.unpack) with.unpacked[load.buffer].record(last->raw());
+  if (last != with.unpack.if_made()) with.unpacked[load.buffer].record(last->raw());
   with.unpacked[load.buffer].hold_back(on.raw());
 }
 
@@ -428,15 +434,15 @@ bool CudaBackend::unpack_one() {
   const Flight flight = flights_.front();
   if (!with.carrier->carried(flight.load)) return false;
   const bool alone = flight.load.alone;
-  const OwnStream& on = alone ? *with.carrier->stream(flight.load) : with.unpack;
-  if (!alone) with.carrier->deliver(flight.load, with.unpack);
+  const OwnStream& on = alone ? *with.carrier->stream(flight.load) : with.unpack.get();
+  if (!alone) with.carrier->deliver(flight.load, on);
   if (flight.load.portion->unpacks()) {
     const ProfilerRange range("unpack", flight.open->job->label);
     const StampsAround stamps(flight.unpack_stamps, on.raw());
     const Move move{flight.table->chunks(), flight.table->count(), Direction::unpack, flight.load.memory};
     launch(move, kernels::blocks_for(move.count, with.info.processors), on.raw());
   }
-  if (!alone) with.unpacked[flight.load.buffer].record(with.unpack.raw());
+  if (!alone) with.unpacked[flight.load.buffer].record(on.raw());
   if (flight.table != nullptr) flight.table->used(on);
   flights_.pop_front();
   if (flight.last) enqueue_end(*flight.open, on);
@@ -469,8 +475,8 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
   if (open.job->timeline != 0) {
     if (!open.stamps.empty()) {
       const Equipment& with = *beginning_.equipment();
-      open.job->spans =
-          times_.read(open.portions, std::move(open.stamps), {with.pack.raw(), with.unpack.raw(), options_.staged});
+      open.job->spans = times_.read(open.portions, std::move(open.stamps),
+                                    {raw_or_null(with.pack), raw_or_null(with.unpack), options_.staged});
     }
     open.job->untimed = times_.take_failure();
   }
@@ -490,9 +496,9 @@ void CudaBackend::run_dry() noexcept {
   try {
     const DeviceGuard guard(*device_.context());
     const Equipment& with = *beginning_.equipment();
-    for (const OwnStream* stream : {&with.pack, &with.unpack, &with.bell.stream(), &with.messages.to_host,
-                                    &with.messages.to_device, &with.messages.bell.stream()}) {
-      stream->synchronize();
+    for (const LateStream* stream : {&with.pack, &with.unpack, &with.bell.stream(), &with.messages.to_host,
+                                     &with.messages.to_device, &with.messages.bell.stream()}) {
+      if (const OwnStream* const made = stream->if_made()) made->synchronize();
     }
   } catch (const Error&) {
     // The device has failed: it runs nothing any more, either.

@@ -22,7 +22,8 @@ namespace kolo::cuda {
 
 inline constexpr std::size_t kChunksPerPortion = 4096;
 
-/// Members stand in the reverse of the order in which they may be given back. The driver's; the device is current.
+/// A lone collective needs none of the streams here. Members stand in the reverse of the order in which they may be
+/// given back. The driver's; the device is current.
 class Equipment {
  public:
   /// `has_peers`: the world has more than one rank. Throws Error.
@@ -32,8 +33,8 @@ class Equipment {
   const DeviceInfo info;
   const CountedMemory counted;
   std::optional<Tenants::Tenancy> tenancy;  // of one who waits for peers there
-  OwnStream pack;
-  OwnStream unpack;
+  LateStream pack;
+  LateStream unpack;
   Bell bell;
   Tables tables;
   std::vector<Event> unpacked;  // by buffer: behind its last use, unless that was on the carrier's stream

@@ -61,16 +61,16 @@ class Bell {
   /// `ring` outlives the device's work.
   explicit Bell(const std::function<void()>& ring) : ring_(ring) {}
   void ring_behind(const Event& event) const {
-    event.hold_back(stream_.raw());
-    stream_.call_on_host(call, const_cast<std::function<void()>*>(&ring_), event);
+    event.hold_back(stream_.get().raw());
+    stream_.get().call_on_host(call, const_cast<std::function<void()>*>(&ring_), event);
   }
-  [[nodiscard]] const OwnStream& stream() const noexcept { return stream_; }
+  [[nodiscard]] const LateStream& stream() const noexcept { return stream_; }
 
  private:
   static void call(void* ring) { (*static_cast<const std::function<void()>*>(ring))(); }
 
   const std::function<void()>& ring_;
-  OwnStream stream_;
+  LateStream stream_;
 };
 
 }  // namespace kolo::cuda

@@ -104,7 +104,7 @@ bool NcclCarrier::is_idle_by(base::Time until) {
 // ---------------------------------------------------------------- communicators
 
 NcclLink& NcclCarrier::connect(const UniqueId& id, const data::DeviceSet& set) {
-  links_.push_back(std::make_unique<NcclLink>());
+  links_.push_back(std::make_shared<NcclLink>());
   NcclLink& link = *links_.back();
   link.members = set.members;
   link.stream = &choose_stream();
@@ -137,7 +137,8 @@ bool NcclCarrier::connected(NcclLink& link) {
 void NcclCarrier::give_up(NcclLink& link) {
   link.since = base::now();
   link.is_given_up = true;
-  aborter_.run([&communicator = link.communicator] { communicator.abort(); });
+  const auto its = std::find_if(links_.begin(), links_.end(), [&](const auto& known) { return known.get() == &link; });
+  aborter_.run([held = *its] { held->communicator.abort(); });
 }
 
 bool NcclCarrier::end(NcclLink& link, bool in_peace) {

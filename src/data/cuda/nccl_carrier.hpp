@@ -105,7 +105,7 @@ class NcclCarrier final : public Carrier {
   std::vector<Event> packed_;   // by buffer
   std::vector<Event> reduced_;  // by buffer
   std::array<OwnStream, 2> streams_;
-  std::vector<std::unique_ptr<NcclLink>> links_;
+  std::vector<std::shared_ptr<NcclLink>> links_;  // a task of the aborter may outlive its place here
   std::vector<const Region*> regions_;
   bool regions_are_new_ = false;  // to some link
 

@@ -2,6 +2,7 @@
 //
 // The carrier by itself: communicators of process sets.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -52,18 +53,26 @@ class Rank {
 
   /// The sum, over the set, of what its ranks give.
   float reduce(core::SetId set, float mine) {
+    begin(set, mine);
+    return end();
+  }
+  /// Gives it to the device.
+  void begin(core::SetId set, float mine) {
     const std::vector<float> input(kElements, mine);
-    Portion portion;
     Call call;
     call.count = kElements;
     call.dtype = DType::float32;
-    portion.calls = {call};
-    Load load{sets_.at(set).get(), &portion, 0, carrier_.buffer(0)};
+    portion_.calls = {call};
+    Load load{sets_.at(set).get(), &portion_, 0, carrier_.buffer(0)};
     ok(cudaMemcpyAsync(load.memory, input.data(), kElements * sizeof(float), cudaMemcpyHostToDevice, pack_.raw()));
     carrier_.collect(load, pack_);
     while (!carrier_.may_carry(load)) std::this_thread::yield();
     carrier_.carry(load);
     while (!carrier_.carried(load)) std::this_thread::yield();
+    load_ = load;
+  }
+  float end() {
+    const Load& load = load_;
     carrier_.deliver(load, unpack_);
     std::vector<float> output(kElements);
     ok(cudaMemcpyAsync(output.data(), load.memory, kElements * sizeof(float), cudaMemcpyDeviceToHost, unpack_.raw()));
@@ -79,6 +88,8 @@ class Rank {
   NcclCarrier carrier_;
   OwnStream pack_;
   OwnStream unpack_;
+  Portion portion_;
+  Load load_;
   std::map<core::SetId, std::unique_ptr<SetOnDevice>> sets_;
 };
 
@@ -153,6 +164,32 @@ TEST_F(Carriers, ACommunicatorThatCannotBeMadeIsNotLeftBehind) {
   for (const std::string& left : emulated::live_objects()) {
     EXPECT_EQ(left.find("communicator"), std::string::npos) << left;
   }
+}
+
+/// Its second task waits behind the first, which waits for what runs on the device.
+TEST_F(Carriers, ALinkThatIsGivenUpMayEndBeforeItsTasksDo) {
+  const UniqueId id = make_unique_id();
+  std::atomic<bool> has_ended{false};
+  on_ranks(2, [&](Rank& rank, int number) {
+    EXPECT_EQ(rank.reduce(core::kGlobalSet, 1.0F), 2.0F);
+    if (number == 0) {
+      rank.begin(core::kGlobalSet, 1.0F);
+      data::DeviceSet pair;
+      pair.size = 2;
+      NcclLink& link = rank.carrier().connect(id, pair);
+      while (emulated::calls("ncclCommInitRankConfig") < 3) std::this_thread::yield();
+      rank.carrier().give_up(link);
+      rank.carrier().give_up(link);
+      while (!rank.carrier().connected(link)) std::this_thread::yield();
+      while (!rank.carrier().end(link, /*in_peace=*/false)) std::this_thread::yield();
+      has_ended = true;
+    } else {
+      while (!has_ended) std::this_thread::yield();
+      rank.begin(core::kGlobalSet, 1.0F);
+    }
+    EXPECT_EQ(rank.end(), 2.0F);
+    EXPECT_TRUE(rank.carrier().leave());
+  });
 }
 
 TEST_F(Carriers, AllCommunicatorsAreAbortedTogether) {

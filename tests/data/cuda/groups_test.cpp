@@ -230,6 +230,9 @@ TEST_P(ManyGroups, LeaveNothingBehind) {
     }
     counted(after);
   });
+  // A rank makes the stream of its bell when it first sleeps on the host.
+  EXPECT_LE(after["stream"], before["stream"] + 3);
+  before["stream"] = after["stream"];
   EXPECT_EQ(before, after);
   if (communicators > 0) {
     EXPECT_EQ(before["communicator"], 3);

@@ -64,6 +64,19 @@ TEST_F(Promises, TheCallersCurrentDeviceStays) {
   });
 }
 
+/// Those for packing, messages and bells are made by who first packs, sends, or sleeps.
+TEST_F(Promises, ALoneCollectiveMakesNcclsStreamsAlone) {
+  on_devices(2, options(), [](const RankStream& stream) {
+    const DeviceTensor x(DType::float32, 10, stream, always(1));
+    Handle handle = allreduce_async("x", x.view());
+    follow(handle, stream);
+    barrier();
+    EXPECT_EQ(emulated::calls("cudaStreamCreateWithPriority"), 4U);
+    while (!handle.done()) std::this_thread::yield();
+    emulated::acquire_all();
+  });
+}
+
 /// Of which this thread has heard by Kolo alone.
 TEST_F(Promises, AStreamThatFollowsWhatIsDoneComesBehindIt) {
   on_devices(2, options(), [](const RankStream& stream) {
