@@ -80,6 +80,15 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flag
   return create_stream(call, stream, flags, priority);
 }
 
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* number) {
+  Call call("cudaStreamGetId");
+  if (const cudaError_t refused = call.refusal()) return refused;
+  const StreamPtr found = call.stream(stream);
+  if (found == nullptr) return cudaErrorInvalidResourceHandle;
+  *number = found->number;
+  return call.end(cudaSuccess);
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Call call("cudaStreamDestroy");
   if (const cudaError_t refused = call.refusal()) return refused;

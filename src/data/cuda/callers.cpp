@@ -42,8 +42,8 @@ data::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
   KOLO_CHECK(device.index == device_.index()) << "check_usable comes first";
   const DeviceGuard guard(*device_.context());
   cuda::refuse_capture(native(stream));
-  std::shared_ptr<const PooledEvent> event = device_.events().take();
-  event->event().record(native(stream));
+  std::shared_ptr<PooledEvent> event = device_.events().take();
+  event->mark_of_caller(native(stream));
   return event;
 }
 

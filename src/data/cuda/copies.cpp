@@ -150,8 +150,8 @@ void CudaBackend::Copies::give_piece(CopyEquipment& with, DeviceCopy& copy, Piec
   copy.given += piece.bytes;
   (to_host ? to_host_ : to_device_).push_back(&piece);
   if (copy.given < copy.bytes) return;
-  const std::shared_ptr<const PooledEvent> end = backend_.device_.events().take();
-  end->event().record(stream.raw());
+  const std::shared_ptr<PooledEvent> end = backend_.device_.events().take();
+  end->mark(stream);
   copy.end = end;
 }
 

@@ -84,6 +84,12 @@ bool is_capturing(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+std::uint64_t number_of(cudaStream_t stream) {
+  unsigned long long number = 0;
+  check(cudaStreamGetId(stream, &number), "cudaStreamGetId");
+  return number;
+}
+
 void wait_for(cudaStream_t stream) { check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
 
 OwnStream::OwnStream() {

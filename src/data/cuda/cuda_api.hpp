@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -50,6 +51,10 @@ struct DeviceInfo {
 
 /// Whether work given to the stream would go into a graph instead of running. Of the current device.
 [[nodiscard]] bool is_capturing(cudaStream_t stream);
+
+/// A number that no other stream of the process has or had, whatever handle it has; of the calling thread, for its own
+/// default stream. Of the current device.
+[[nodiscard]] std::uint64_t number_of(cudaStream_t stream);
 
 /// Blocks until all that the stream was given is done.
 void wait_for(cudaStream_t stream);

@@ -27,11 +27,14 @@ constexpr std::chrono::microseconds kSoon{200};
 /// times takes longer than what it could overlap with.
 constexpr std::uint64_t kOneStreamBytes = std::uint64_t{1} << 20;
 
+/// So has one that is reduced where it lies, and divided there: its portions have nothing to overlap with each other.
 /// The same on every rank.
-bool is_small(const std::vector<Portion>& portions) {
+bool is_for_one_stream(const std::vector<Portion>& portions) {
   std::uint64_t bytes = 0;
   for (const Portion& portion : portions) bytes += portion.moved_bytes;
-  return bytes <= kOneStreamBytes;
+  const bool packs_nothing =
+      std::all_of(portions.begin(), portions.end(), [](const Portion& portion) { return portion.buffer_bytes == 0; });
+  return bytes <= kOneStreamBytes || packs_nothing;
 }
 
 /// For comparisons.
@@ -282,7 +285,7 @@ bool CudaBackend::plan(OpenJob& open) {
   }
   open.portions = open.planner->take();
   if (open.portions.empty()) open.portions.emplace_back();  // tensors without elements: an end, and nothing before it
-  open.alone = !options_.staged && is_small(open.portions);
+  open.alone = !options_.staged && is_for_one_stream(open.portions);
   open.planned = true;
   return true;
 }
@@ -369,9 +372,7 @@ bool CudaBackend::pack_one() {
     if (flight.table == nullptr) return false;
   }
   if (open.packed_portions == 0) {
-    for (const data::DeviceEventPtr& ready : open.job->ready) {
-      static_cast<const PooledEvent&>(*ready).event().hold_back(on.raw());
-    }
+    for (const PooledEvent* const ready : last_points(open.job->ready)) ready->event().hold_back(on.raw());
     open.job->ready.clear();
     if (open.job->timeline != 0 && times_.are_wanted(open.job->timeline, with.messages.to_host.get().raw()))
       open.stamps.resize(open.portions.size());
@@ -450,8 +451,9 @@ bool CudaBackend::unpack_one() {
 }
 
 void CudaBackend::enqueue_end(OpenJob& open, const OwnStream& last) {
-  open.end = device_.events().take();
-  open.end->event().record(last.raw());
+  const std::shared_ptr<PooledEvent> end = device_.events().take();
+  end->mark(last);
+  open.end = end;
   ++counters_.batches;
   enqueued_(*open.job, open.end);
 }

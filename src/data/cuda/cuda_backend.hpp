@@ -16,8 +16,8 @@
 //     unpack                                             [unpack k][unpack k+1]
 //     bell                                                         [ring, if the host waits]
 //
-// A small batch has all its work on the carrier's stream: to change streams three times takes longer than what it could
-// overlap with. What is reduced where it lies and is not scaled needs neither pack nor unpack, whatever its size.
+// A small batch, and one that is reduced where it lies, has all its work on the carrier's stream: to change streams
+// three times takes longer than what it could overlap with. What is not scaled there needs neither pack nor unpack.
 //
 // The host blocks nowhere; it gives a portion's work to the streams as soon as that is known, in one pass where nothing
 // has to be waited for. Whoever drives the engine does it: a thread that submits, waits, or the background thread.

@@ -5,8 +5,11 @@
 // engine.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,13 +31,33 @@ class EventPool;
 class PooledEvent final : public data::DeviceEvent {
  public:
   explicit PooledEvent(PrimaryContextPtr context) : context_(std::move(context)) {}
+  /// Calls CUDA once for a stream, however many operations of a batch it waits for.
   void hold_back(Stream stream) const override;
+  /// The stream of Kolo's, which is of the same device and current, as it is now.
+  void mark(const OwnStream& stream, CallSite site = CallSite::here());
+  /// A caller's stream likewise. Its events of one thread and one stream are ordered: `replaces`.
+  void mark_of_caller(cudaStream_t stream, CallSite site = CallSite::here());
   [[nodiscard]] const Event& event() const noexcept { return event_; }
 
+  /// Whether the two stand for the same stream of the same thread's, of which this is the later point.
+  [[nodiscard]] bool replaces(const PooledEvent& other) const noexcept {
+    return stream_ == other.stream_ && thread_ == other.thread_ && count_ > other.count_;
+  }
+
  private:
+  friend class EventPool;
+  static constexpr std::uint64_t kNoStream = ~std::uint64_t{0};
+
   const PrimaryContextPtr context_;
   Event event_;
+  std::thread::id thread_;                                  // of a caller's stream: who recorded
+  std::uint64_t stream_ = kNoStream;                        // which one
+  std::uint64_t count_ = 0;                                 // how many the pool had given away by then
+  mutable std::atomic<std::uint64_t> follower_{kNoStream};  // the stream that was held back last
 };
+
+/// Those of a batch's that are not replaced by others of it.
+[[nodiscard]] std::vector<const PooledEvent*> last_points(const std::vector<data::DeviceEventPtr>& events);
 
 /// One device's. Any thread.
 class EventPool : public std::enable_shared_from_this<EventPool> {
@@ -44,7 +67,7 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   EventPool& operator=(const EventPool&) = delete;
   ~EventPool();
   /// One that nobody holds; it comes back when the last holder lets go. The device is current.
-  [[nodiscard]] std::shared_ptr<const PooledEvent> take();
+  [[nodiscard]] std::shared_ptr<PooledEvent> take();
 
  private:
   void give_back(std::unique_ptr<PooledEvent> event) noexcept;
@@ -52,6 +75,7 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   const PrimaryContextPtr context_;
   base::Mutex mutex_;
   std::vector<std::unique_ptr<PooledEvent>> free_ KOLO_GUARDED_BY(mutex_);
+  std::uint64_t taken_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
 /// Wakes the engine when the device has come to a point. From a stream of its own, because a host function would hold

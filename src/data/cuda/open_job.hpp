@@ -30,7 +30,7 @@ struct CudaBackend::OpenJob {
   std::optional<PortionPlanner> planner;
   std::vector<Portion> portions;
   std::vector<PortionStamps> stamps;  // by portion; empty: it is not timed
-  bool alone = false;                 // small: all of it on the carrier's stream
+  bool alone = false;                 // all of it on the carrier's stream
   std::size_t packed_portions = 0;
   std::shared_ptr<const PooledEvent> end;  // recorded behind the last unpack
   std::vector<Uneven> uneven;  // of runs whose rows differ by rank, while the ranks tell each other about them

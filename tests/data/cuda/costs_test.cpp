@@ -99,16 +99,16 @@ class CostsOf : public CudaTest {
 
   /// `before`: what each rank does first.
   static Costs lone(
-      std::int64_t bytes, const std::function<void()>& before = [] {}) {
+      std::int64_t bytes, const std::function<void()>& before = [] {}, ReduceOp op = ReduceOp::sum) {
     std::vector<std::unique_ptr<DeviceTensor>> tensors(2);
     const auto prepare = [&](const RankStream& stream) {
       before();
       auto& tensor = tensors[static_cast<std::size_t>(rank())];
       tensor = std::make_unique<DeviceTensor>(DType::float32, bytes / 4, stream);
       ok(cudaMemsetAsync(tensor->data(), 0, tensor->bytes(), stream));
-      return [&tensor] {
+      return [&tensor, op] {
         std::vector<Handle> handles;
-        handles.push_back(allreduce_async("x", tensor->view()));
+        handles.push_back(allreduce_async("x", tensor->view(), AllreduceOptions{}.with_op(op)));
         return handles;
       };
     };
@@ -124,12 +124,26 @@ class CostsOf : public CudaTest {
 };
 
 TEST_F(CostsOf, ALoneAllReduce) {
-  for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{1} << 20, std::int64_t{64} << 20}) {
+  for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{4} << 20, std::int64_t{64} << 20}) {
     const Costs costs = lone(bytes);
     print(("all-reduce of " + std::to_string(bytes) + " bytes").c_str(), costs);
     // One event behind the caller's stream and one behind NCCL's, and a wait for each; no second wait where the device
     // is done before `wait_on`.
     EXPECT_LE(costs.cuda, 4U);
+    EXPECT_LE(costs.stream_waits, 2U);
+    EXPECT_EQ(costs.nccl, 1U);
+    EXPECT_EQ(costs.thread_changes, 0U);
+    EXPECT_EQ(costs.bells, 0U);
+  }
+}
+
+/// Divided where it lies, on the same stream, whatever its size.
+TEST_F(CostsOf, ALoneAverage) {
+  for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{4} << 20, std::int64_t{64} << 20}) {
+    const Costs costs = lone(
+        bytes, [] {}, ReduceOp::average);
+    print(("average of " + std::to_string(bytes) + " bytes").c_str(), costs);
+    EXPECT_LE(costs.cuda, 5U);  // a sum's, and the kernel that divides
     EXPECT_LE(costs.stream_waits, 2U);
     EXPECT_EQ(costs.nccl, 1U);
     EXPECT_EQ(costs.thread_changes, 0U);
@@ -146,8 +160,8 @@ TEST_F(CostsOf, ATimeline) {
       if (!runs) stop_timeline();
     });
     print(runs ? "all-reduce in a timeline" : "all-reduce after a timeline", costs);
-    EXPECT_EQ(costs.cuda, runs ? 6U : 4U);
-    EXPECT_EQ(costs.stream_waits, 2U);
+    EXPECT_EQ(costs.cuda + 2U - costs.stream_waits, runs ? 6U : 4U);  // no second wait, as above
+    EXPECT_LE(costs.stream_waits, 2U);
     EXPECT_EQ(costs.nccl, 1U);
     EXPECT_EQ(costs.thread_changes, 0U);
     EXPECT_EQ(costs.bells, 0U);
@@ -265,6 +279,9 @@ TEST_F(CostsOf, AStepOfResNet50) {
     print(("ResNet-50, " + way).c_str(), costs);
     EXPECT_EQ(costs.copies, 0U) << "tables are made anew in a step that repeats";
     EXPECT_EQ(costs.bells, 0U);
+    // All gradients are of one stream: a batch waits for it once, and it waits for a batch once.
+    EXPECT_LE(costs.cuda, way == "grouped" ? 40U : 250U);
+    EXPECT_LE(costs.stream_waits, way == "grouped" ? 20U : 60U);
     for (Gradients& own : gradients) own.memory.clear();
   }
 }

@@ -287,6 +287,31 @@ TEST_F(Hazards, RanksOfSeveralGroupsUseTheSameFusionBuffer) {
   });
 }
 
+/// Tensors of two streams, each written just before it is submitted, in one batch: of each stream's points the last one
+/// counts, whichever of its tensors lies behind it.
+TEST_F(Hazards, ABatchComesBehindTheLastPointOfEachStream) {
+  constexpr std::size_t kTensors = 6;
+  on_devices(2, options(), [](const RankStream& stream) {
+    const RankStream another;
+    std::vector<DeviceTensor> tensors;
+    for (std::size_t i = 0; i < kTensors; ++i) tensors.emplace_back(DType::float32, 100, i % 2 == 0 ? stream : another);
+    for (int round = 0; round < 10; ++round) {
+      std::vector<Handle> handles;
+      for (std::size_t i = 0; i < kTensors; ++i) {
+        ok(cudaMemsetAsync(tensors[i].data(), 0, tensors[i].bytes(), tensors[i].stream()));
+        handles.push_back(allreduce_async(std::to_string(i), tensors[i].view()));
+      }
+      for (std::size_t i = 0; i < kTensors; ++i) wait_on(handles[i], tensors[i].stream());
+      wait_all(handles);
+      end_step();
+    }
+    stream.synchronize();
+    another.synchronize();
+    emulated::acquire_all();
+    barrier();
+  });
+}
+
 /// However many steps repeat, each finds its table.
 TEST_F(Hazards, ManyStepsHaveTablesOfTheirOwn) {
   constexpr std::size_t kSteps = 1000;
