@@ -83,6 +83,13 @@ class Call {
                             const AlltoallOptions& options = {}) {
     return into(alltoall_by(splits), in, out, 0, options, splits);
   }
+  /// Copies the splits.
+  static Call alltoall_known_into(ConstTensorView in, TensorView out, Splits splits, Splits received_splits,
+                                  const AlltoallOptions& options = {}) {
+    Call call = into(Kind::alltoall_known, in, out, 0, options, splits);
+    call.parts_.received_splits.assign(received_splits.begin(), received_splits.end());
+    return call;
+  }
   static Call reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {}) {
     return into(Kind::reduce_scatter, in, out, 0, options);
   }

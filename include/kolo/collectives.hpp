@@ -336,6 +336,27 @@ inline Handle alltoall_into_async(const Where& where, ConstTensorView in, Tensor
                                   const AlltoallOptions& options = {}) {
   return start(where, Call::alltoall_into(in, out, splits, options));
 }
+/// As alltoall_into with splits, where this rank knows how many rows come from each rank: `received_splits[r]` is the
+/// split for this rank on rank r (one for each rank, none negative; together they fill the output; else: `Error`
+/// invalid_argument at the call). Tensors of GPUs are then exchanged without asking the ranks for their splits first.
+/// Nobody checks that the ranks' lists agree: where they do not, ranks of GPUs may wait for each other for ever, and
+/// elsewhere the rows come as they were sent.
+inline void alltoall_known_into(ConstTensorView in, TensorView out, Splits splits, Splits received_splits,
+                                const AlltoallOptions& options = {}) {
+  run(Call::alltoall_known_into(in, out, splits, received_splits, options));
+}
+inline void alltoall_known_into(const Where& where, ConstTensorView in, TensorView out, Splits splits,
+                                Splits received_splits, const AlltoallOptions& options = {}) {
+  run(where, Call::alltoall_known_into(in, out, splits, received_splits, options));
+}
+inline Handle alltoall_known_into_async(ConstTensorView in, TensorView out, Splits splits, Splits received_splits,
+                                        const AlltoallOptions& options = {}) {
+  return start(Call::alltoall_known_into(in, out, splits, received_splits, options));
+}
+inline Handle alltoall_known_into_async(const Where& where, ConstTensorView in, TensorView out, Splits splits,
+                                        Splits received_splits, const AlltoallOptions& options = {}) {
+  return start(where, Call::alltoall_known_into(in, out, splits, received_splits, options));
+}
 /// @}
 
 /// @name reduce_scatter

@@ -164,6 +164,25 @@ void check_output_at_root(core::CollectiveKind kind, std::string_view name, cons
   refuse(kind, name, "rank " + std::to_string(root.rank) + " is the root, and gets the result; give an output");
 }
 
+void check_received_splits(core::CollectiveKind kind, std::string_view name, const Shape& row, const TensorView& out,
+                           Span<const std::int64_t> splits, int size) {
+  if (splits.size() != static_cast<std::size_t>(size)) {
+    refuse(kind, name,
+           std::to_string(splits.size()) + " received splits were given for " + std::to_string(size) +
+               " ranks; give one for each");
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t split : splits) {
+    if (split < 0) refuse(kind, name, "a received split is " + std::to_string(split) + "; they must not be negative");
+    if (__builtin_add_overflow(sum, split, &sum)) refuse(kind, name, "the received splits are more than any tensor's");
+  }
+  std::int64_t elements = 0;
+  if (!__builtin_mul_overflow(sum, row.elements(), &elements) && elements == out.elements()) return;
+  refuse(kind, name,
+         "the received splits sum up to " + std::to_string(sum) + " rows of shape " + to_string(row) +
+             ", but the output has " + std::to_string(out.elements()) + " elements; the rows must fill it");
+}
+
 void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape, Span<const std::int64_t> splits,
                   int size) {
   if (shape.rank() == 0) refuse(kind, name, "a scalar has no rows to send; give a tensor of at least one dimension");

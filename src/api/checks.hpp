@@ -89,6 +89,9 @@ void check_root(core::CollectiveKind kind, std::string_view name, const Root& ro
 /// Throws if this rank is the root, which gets the result, and gives no output.
 void check_output_at_root(core::CollectiveKind kind, std::string_view name, const std::optional<TensorView>& out,
                           const Root& root);
+/// Checks the numbers of rows that the ranks have for this one, against the output of an alltoall.
+void check_received_splits(core::CollectiveKind kind, std::string_view name, const Shape& row, const TensorView& out,
+                           Span<const std::int64_t> splits, int size);
 /// Checks the splits of an alltoall.
 void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape, Span<const std::int64_t> splits,
                   int size);

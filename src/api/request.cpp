@@ -264,6 +264,11 @@ void RequestMaker::add_exchanged() {
     request_.outputs.first.row = row_of(in.shape());
     request_.outputs.first.output_elements = out ? out->elements() : 0;
     request_.outputs.splits.assign(call_.splits.begin(), call_.splits.end());
+    if (kind_ == core::CollectiveKind::alltoall_known) {
+      check_received_splits(kind_, name_, row_of(in.shape()), *out, call_.received_splits, root_.ranks);
+      request_.outputs.splits.insert(request_.outputs.splits.end(), call_.received_splits.begin(),
+                                     call_.received_splits.end());
+    }
     add(in, request_.outputs.first.row);
     locate_both();
     return add_buffer(in, out ? out->data() : nullptr);

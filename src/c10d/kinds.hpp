@@ -23,8 +23,9 @@ struct Arguments {
   Packed in{};   ///< of what works in place, nothing
   Packed out{};  ///< of a rooted call, nothing where this rank has no part in it
   int root = 0;
-  std::vector<std::int64_t> splits{};  ///< rows for each rank; none: evenly
-  Rows in_rows{0, 0};                  // of what does not work in place
+  std::vector<std::int64_t> splits{};           ///< rows for each rank; none: evenly
+  std::vector<std::int64_t> received_splits{};  ///< where there are splits: rows from each rank
+  Rows in_rows{0, 0};                           // of what does not work in place
   Rows out_rows{0, 0};
   // Filled in by whoever starts it:
   Elements elements{DType::uint8, 1};

@@ -416,8 +416,11 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall_base(at::Tensor& output, at
     return splits;
   };
   std::vector<std::int64_t> splits = splits_or_even(input_splits, arguments.in_rows, "input");
-  splits_or_even(output_splits, arguments.out_rows, "output");
-  if (!input_splits.empty() || !output_splits.empty()) arguments.splits = std::move(splits);
+  std::vector<std::int64_t> received = splits_or_even(output_splits, arguments.out_rows, "output");
+  if (!input_splits.empty() || !output_splits.empty()) {
+    arguments.splits = std::move(splits);
+    arguments.received_splits = std::move(received);
+  }
   return start(kAlltoallBase, {std::move(arguments)}, {output}, options.timeout);
 }
 
@@ -431,6 +434,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall(Tensors& outputs, Tensors& 
   arguments.in_rows = {arguments.in.numel(), 1};
   arguments.out_rows = {arguments.out.numel(), 1};
   for (const at::Tensor& input : inputs) arguments.splits.push_back(input.numel());
+  for (const at::Tensor& output : outputs) arguments.received_splits.push_back(output.numel());
   return start(kAlltoall, {std::move(arguments)}, outputs, options.timeout);
 }
 

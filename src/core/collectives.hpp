@@ -102,6 +102,12 @@ inline constexpr CollectiveTraits kCollectives[] = {
      .shapes = Shapes::gathered,
      .batches = true,
      .needs_all = true},
+    {.kind = CollectiveKind::alltoall_known,
+     .name = "alltoall with splits of both sides",
+     .shapes = Shapes::exchanged,
+     .rows_differ = true,
+     .batches = true,
+     .needs_all = true},
 };
 inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
 inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;

@@ -46,6 +46,8 @@ struct Run {
   std::int64_t rows = 0;      ///< reduce_scatter: the first dimension; see `RowsOf` for who gets how many
   /// Alltoall with splits: how many rows each rank gets, and the elements of a row. The caller's memory.
   Span<const std::int64_t> splits;
+  /// Likewise: how many rows each rank has for this one; empty: not known. A backend may ask the ranks all the same.
+  Span<const std::int64_t> received_splits;
   std::int64_t row_elements = 0;
   /// Where rows differ by rank (core/collectives.hpp): called once, by the driver, when every rank's contribution is
   /// known (bytes by rank of the set); returns the output, which has room for their sum, null where this rank gets no

@@ -179,6 +179,7 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
     Operation* operation = batch.members[only.member].get();
     run.elements = run.pieces.front().elements;
     run.splits = operation->splits_of(only.tensor);
+    run.received_splits = operation->received_splits_of(only.tensor);
     run.allocate = [operation, tensor = only.tensor](const std::vector<std::int64_t>& parts) {
       return operation->allocate_output(tensor, parts);
     };

@@ -21,7 +21,7 @@ std::string describe(const OutputLabel& whose, core::CollectiveKind kind) {
     const std::string group = whose.name.empty() ? "this grouped call" : base::quoted(whose.name);
     return "call " + std::to_string(*whose.call) + " of " + group;
   }
-  const bool has_splits = kind == core::CollectiveKind::alltoall_splits;
+  const bool has_splits = kind == core::CollectiveKind::alltoall_splits || kind == core::CollectiveKind::alltoall_known;
   const std::string what(core::to_string(has_splits ? core::CollectiveKind::alltoall : kind));
   return whose.name.empty() ? "this " + what : what + " of " + base::quoted(whose.name);
 }
@@ -80,7 +80,17 @@ std::byte* Output::of_alltoall(core::CollectiveKind kind, const std::vector<std:
 
 Span<const std::int64_t> HandleState::splits_of(std::size_t tensor) const noexcept {
   const std::size_t each = outputs.splits.size() / buffers.size();
-  return {outputs.splits.data() + tensor * each, each};
+  return {outputs.splits.data() + tensor * each, knows_received_splits() ? each / 2 : each};
+}
+
+Span<const std::int64_t> HandleState::received_splits_of(std::size_t tensor) const noexcept {
+  const Span<const std::int64_t> given = splits_of(tensor);
+  return knows_received_splits() ? Span<const std::int64_t>(given.data() + given.size(), given.size())
+                                 : Span<const std::int64_t>();
+}
+
+bool HandleState::knows_received_splits() const noexcept {
+  return signature->kind == core::CollectiveKind::alltoall_known;
 }
 
 std::byte* HandleState::allocate_output(std::size_t tensor, const std::vector<std::int64_t>& parts) {

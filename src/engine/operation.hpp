@@ -94,7 +94,8 @@ struct Output : OutputPlan {
 struct Outputs {
   Output first;
   std::vector<Output> others;  ///< of a group's other tensors
-  /// Of alltoall and scatter: rows for each rank, one tensor's behind another's; empty: the same number for all.
+  /// Of alltoall and scatter: rows for each rank, and behind them, where those are known, the rows from each; one
+  /// tensor's behind another's; empty: the same number for all.
   engine::Splits splits;
   std::vector<std::int64_t> received;  ///< rows from each rank, where there are splits
 };
@@ -161,6 +162,8 @@ class HandleState {
 
   Outputs outputs;
   [[nodiscard]] Span<const std::int64_t> splits_of(std::size_t tensor) const noexcept;
+  /// Rows from each rank; empty: not known.
+  [[nodiscard]] Span<const std::int64_t> received_splits_of(std::size_t tensor) const noexcept;
   /// The output of a tensor where rows differ by rank, given what data::Run::allocate is given.
   std::byte* allocate_output(std::size_t tensor, const std::vector<std::int64_t>& parts);
   // -- point to point
@@ -229,6 +232,7 @@ class HandleState {
   void reset() noexcept;
 
  private:
+  [[nodiscard]] bool knows_received_splits() const noexcept;
   template <class Ready>
   void sleep(std::optional<base::Time> until, Ready ready) KOLO_REQUIRES(mutex_);
 

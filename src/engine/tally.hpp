@@ -36,6 +36,7 @@ inline void add(const CountsByKind& counts, Metrics& to) noexcept {
   count(Kind::scatter, to.scatter);
   count(Kind::alltoall, to.alltoall);
   count(Kind::alltoall_splits, to.alltoall);
+  count(Kind::alltoall_known, to.alltoall);
   count(Kind::reduce_scatter, to.reduce_scatter);
   count(Kind::barrier, to.barrier);
 }

@@ -77,6 +77,8 @@ Named named(std::uint8_t kind) {
   case CollectiveKind::allgather_equal:
     return {"all_gather_v"};
   case CollectiveKind::alltoall:
+  case CollectiveKind::alltoall_splits:
+  case CollectiveKind::alltoall_known:
     return {"all_to_all"};
   case CollectiveKind::reduce_scatter:
     return {"reduce_scatter_v"};

@@ -25,6 +25,8 @@ const char* name_of(Collective kind) {
     return "ncclAllGather";
   case Collective::reduce_scatter:
     return "ncclReduceScatter";
+  case Collective::all_to_all:
+    return "ncclAlltoAll";
   case Collective::send:
     return "ncclSend";
   case Collective::receive:
@@ -197,6 +199,7 @@ std::size_t input_bytes(const Signature& signature, int rank, int size) {
   const std::size_t bytes = signature.count * element_bytes(signature.type);
   switch (signature.kind) {
   case Collective::reduce_scatter:
+  case Collective::all_to_all:
     return bytes * static_cast<std::size_t>(size);
   case Collective::broadcast:
     return rank == signature.root ? bytes : 0;
@@ -211,6 +214,7 @@ std::size_t output_bytes(const Signature& signature, int rank, int size) {
   const std::size_t bytes = signature.count * element_bytes(signature.type);
   switch (signature.kind) {
   case Collective::all_gather:
+  case Collective::all_to_all:
     return bytes * static_cast<std::size_t>(size);
   case Collective::reduce:
     return rank == signature.root ? bytes : 0;
@@ -254,6 +258,11 @@ void compute(const Signature& signature, const std::vector<Buffers>& ranks) {
     case Collective::all_gather:
       for (std::size_t from = 0; from < ranks.size(); ++from) {
         std::memcpy(output + from * bytes, inputs[from].data(), bytes);
+      }
+      break;
+    case Collective::all_to_all:
+      for (std::size_t from = 0; from < ranks.size(); ++from) {
+        std::memcpy(output + from * bytes, inputs[from].data() + rank * bytes, bytes);
       }
       break;
     case Collective::send:

@@ -13,7 +13,16 @@
 
 namespace kolo::emulated {
 
-enum class Collective : unsigned char { all_reduce, broadcast, reduce, all_gather, reduce_scatter, send, receive };
+enum class Collective : unsigned char {
+  all_reduce,
+  broadcast,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  send,
+  receive
+};
 
 /// All that ranks must agree on. A send and its receive have the same but for the kind.
 struct Signature {

@@ -385,7 +385,7 @@ bool Communicator::may_advance() const {
 
 Registered Communicator::registration_of(const Part& part) const {
   const Collective kind = part.signature.kind;
-  if (kind == Collective::send || kind == Collective::receive) return {};
+  if (kind == Collective::send || kind == Collective::receive || kind == Collective::all_to_all) return {};
   Registered found;
   const bool moves_blocks =
       kind == Collective::all_gather || kind == Collective::reduce_scatter;  // to places of their own

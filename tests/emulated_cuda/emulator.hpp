@@ -25,6 +25,8 @@ struct Config {
   std::vector<int> numbers = {};
   /// Communicators are non-blocking whatever the program asked for, as NCCL_COMM_BLOCKING=0 has it.
   bool never_blocking = false;
+  /// NCCL has none of the calls that came after 2.27.
+  bool old_nccl = false;
   /// Two devices of neighbouring numbers are instances of one, with UUIDs of their own on one bus.
   bool instances = false;
   bool driver = true;      ///< false: cudaErrorInsufficientDriver, as on a machine without one

@@ -11,6 +11,7 @@
 #include "base/check.hpp"
 #include "clique.hpp"
 #include "faults.hpp"
+#include "newer_nccl.hpp"
 
 namespace kolo::emulated {
 
@@ -75,6 +76,7 @@ void Machine::reset(const Config& new_config) {
   tear_down(lock);
   ++generation;
   config = new_config;
+  have_newer_nccl(!config.old_nccl);
   doings = 0;
   next_actor_ = 0;
   next_stream = next_event = 1;

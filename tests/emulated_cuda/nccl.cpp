@@ -17,6 +17,7 @@
 #include "clique.hpp"
 #include "cuda_memory.hpp"
 #include "machine.hpp"
+#include "newer_nccl.hpp"
 
 namespace kolo::emulated {
 namespace {
@@ -201,6 +202,7 @@ std::string objection(Call& call, const Communicator& communicator, const Part& 
   const auto* input = static_cast<const unsigned char*>(part.input);
   const auto* output = static_cast<const unsigned char*>(part.output);
   if (in == 0 || out == 0 || input + in <= output || output + out <= input) return {};
+  if (signature.kind == Collective::all_to_all) return "input and output overlap";
   const auto rank = static_cast<std::size_t>(communicator.rank);
   const unsigned char* expected = signature.kind == Collective::all_gather       ? input - rank * in
                                   : signature.kind == Collective::reduce_scatter ? input + rank * out
@@ -585,6 +587,11 @@ ncclResult_t ncclReduceScatter(const void* input, void* output, size_t count, nc
                                ncclComm_t communicator, cudaStream_t stream) {
   return give("ncclReduceScatter", {Collective::reduce_scatter, count, type, op, 0}, input, output, communicator,
               stream);
+}
+
+ncclResult_t ncclAlltoAll(const void* input, void* output, size_t count, ncclDataType_t type, ncclComm_t communicator,
+                          cudaStream_t stream) {
+  return give("ncclAlltoAll", {Collective::all_to_all, count, type, ncclSum, 0}, input, output, communicator, stream);
 }
 
 ncclResult_t ncclSend(const void* input, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,

@@ -3,10 +3,13 @@
 // Kolo's table of NCCL's calls, with the emulated ones.
 #include "data/cuda/nccl_calls.hpp"
 
-namespace kolo::cuda {
+#include "newer_nccl.hpp"
 
-const NcclCalls& nccl_calls() {
-  static const NcclCalls& calls = *[] {
+namespace kolo::cuda {
+namespace {
+
+NcclCalls& table() {
+  static NcclCalls& calls = *[] {
     auto* const all = new NcclCalls;
 #define KOLO_NCCL_CALL(name, ...) all->name = ::nccl##name;
     KOLO_NCCL_CALLS(KOLO_NCCL_CALL)
@@ -18,6 +21,11 @@ const NcclCalls& nccl_calls() {
   return calls;
 }
 
-const NcclCalls* opened_nccl() noexcept { return &nccl_calls(); }
+}  // namespace
+
+const NcclCalls& nccl_calls() { return table(); }
+const NcclCalls* opened_nccl() noexcept { return &table(); }
 
 }  // namespace kolo::cuda
+
+void kolo::emulated::have_newer_nccl(bool is_newer) { cuda::table().AlltoAll = is_newer ? ::ncclAlltoAll : nullptr; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/settings.hpp"
+#include "newer_nccl.hpp"
 #include "support_for_tests.hpp"
 
 namespace kolo::emulated {
@@ -118,6 +119,16 @@ TEST_P(Collectives, TheOthers) {
     } else {
       EXPECT_EQ(get(self, sum, 3), (std::vector<float>{own, own, own}));
     }
+  });
+}
+
+TEST_P(Collectives, AllToAll) {
+  run(3, GetParam(), [](Rank& self) {
+    const float own = static_cast<float>(self.rank);
+    float* data = put({own, own + 10, own + 20});
+    float* out = new_memory<float>(3);
+    self.settled(ncclAlltoAll(data, out, 1, ncclFloat32, self.communicator, self.stream));
+    EXPECT_EQ(get(self, out, 3), (std::vector<float>{10 * own, 10 * own + 1, 10 * own + 2}));
   });
 }
 

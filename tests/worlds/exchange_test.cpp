@@ -48,6 +48,31 @@ TEST_P(Exchange, RowsOfNothingAreCounted) {
 
 // ---------------------------------------------------------------- into memory of the caller
 
+/// Rank r has r + 2t + 1 rows for rank t, which t knows; with a name and without.
+TEST_P(Exchange, BothSidesMayKnowTheSplits) {
+  run([] {
+    Splits splits, received;
+    std::vector<int> in, wanted;
+    for (int other = 0; other < kolo::size(); ++other) {
+      splits.push_back(kolo::rank() + 2 * other + 1);
+      received.push_back(other + 2 * kolo::rank() + 1);
+      in.insert(in.end(), static_cast<std::size_t>(splits.back()), 100 * kolo::rank() + other);
+      wanted.insert(wanted.end(), static_cast<std::size_t>(received.back()), 100 * other + kolo::rank());
+    }
+    for (const bool named : {false, true}) {
+      std::vector<int> out(wanted.size(), -1);
+      const auto from = kolo::const_view(in.data(), in.size());
+      const auto to = kolo::view(out.data(), out.size());
+      if (named) {
+        kolo::alltoall_known_into({kolo::world(), "known"}, from, to, splits, received);
+      } else {
+        kolo::alltoall_known_into_async(from, to, splits, received).wait();
+      }
+      EXPECT_EQ(out, wanted);
+    }
+  });
+}
+
 /// Every rank's input lies where the last one's rows come to: all but the last fail, and leave their memory alone.
 TEST_P(Exchange, AGatherInTheWrongPlaceFailsThereAlone) {
   run([] {

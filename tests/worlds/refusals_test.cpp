@@ -163,6 +163,7 @@ TEST(AtTheCall, RootsAndSplits) {
              " rows; all of them must go somewhere";
     };
     constexpr const char* kSplits = "alltoall with splits";
+    constexpr const char* kKnown = "alltoall with splits of both sides";
     const TensorView to = kolo::view(m.out.data(), 3);
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     expect_refused({
@@ -186,6 +187,15 @@ TEST(AtTheCall, RootsAndSplits) {
         {kSplits, Call::alltoall(m.rows, Splits{0, 2}), sum("2", 3)},
         {kSplits, Call::alltoall(m.rows, Splits{kMost, kMost}), sum("more than any tensor's rows", 3)},
         {"scatter", Call::scatter_into(m.in, to, m.self, Splits{3, 2}), sum("5", 6)},
+        {kKnown, Call::alltoall_known_into(m.in, to, Splits{3, 2}, Splits{1, 2}), sum("5", 6)},
+        {kKnown, Call::alltoall_known_into(m.in, to, Splits{3, 3}, Splits{3}),
+         "1 received splits were given for 2 ranks; give one for each"},
+        {kKnown, Call::alltoall_known_into(m.in, to, Splits{3, 3}, Splits{4, -1}),
+         "a received split is -1; they must not be negative"},
+        {kKnown, Call::alltoall_known_into(m.in, to, Splits{3, 3}, Splits{kMost, kMost}),
+         "the received splits are more than any tensor's"},
+        {kKnown, Call::alltoall_known_into(m.in, to, Splits{3, 3}, Splits{1, 1}),
+         "the received splits sum up to 2 rows of shape [], but the output has 3 elements; the rows must fill it"},
         {kSplits, Call::alltoall(m.scalar, Splits{1, 0}),
          "a scalar has no rows to send; give a tensor of at least one dimension"},
         {"reduce_scatter", Call::reduce_scatter(m.scalar),

@@ -7,6 +7,7 @@
 #include <nccl.h>
 
 #include "null_device.hpp"
+#include "tests/emulated_cuda/newer_nccl.hpp"
 
 namespace {
 
@@ -81,6 +82,10 @@ ncclResult_t ncclAllGather(const void* /*from*/, void* /*to*/, std::size_t /*cou
 }
 ncclResult_t ncclReduceScatter(const void* /*from*/, void* /*to*/, std::size_t /*count*/, ncclDataType_t /*type*/,
                                ncclRedOp_t /*op*/, ncclComm_t /*communicator*/, cudaStream_t /*stream*/) {
+  return ncclSuccess;
+}
+ncclResult_t ncclAlltoAll(const void* /*from*/, void* /*to*/, std::size_t /*count*/, ncclDataType_t /*type*/,
+                          ncclComm_t /*communicator*/, cudaStream_t /*stream*/) {
   return ncclSuccess;
 }
 ncclResult_t ncclSend(const void* /*from*/, std::size_t /*count*/, ncclDataType_t /*type*/, int /*peer*/,

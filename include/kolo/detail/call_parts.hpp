@@ -32,6 +32,7 @@ enum class CollectiveKind : std::uint8_t {
   gather = 9,
   scatter = 10,
   allgather_equal = 11,  ///< the same number of rows from every rank
+  alltoall_known = 12,   ///< with splits, of which each rank knows those that the others have for it
 };
 
 /// The parts of a call. A part that its kind does not use has the default.
@@ -49,6 +50,7 @@ struct CallParts {
   std::optional<ConstTensorView> input = {};
   std::optional<TensorView> output = {};
   std::vector<std::int64_t> splits = {};
+  std::vector<std::int64_t> received_splits = {};
   std::optional<Span<const NamedView>> members = {};  ///< of a grouped all-reduce
   std::optional<Span<const Call>> calls = {};         ///< of a grouped call, whose kind is theirs
 };

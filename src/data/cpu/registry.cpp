@@ -43,6 +43,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::gather, make<Gather>, Alltoall::mesh_bytes, &Gather::kSmall},
     {CollectiveKind::scatter, make<Scatter>, Alltoall::mesh_bytes, &Scatter::kSmall},
     {CollectiveKind::allgather_equal, make<Allgather, AllgatherBetweenNodes>},
+    {CollectiveKind::alltoall_known, make<AlltoallSplits>, Alltoall::mesh_bytes},
 };
 
 }  // namespace

@@ -181,6 +181,14 @@ void gather(PortionPlanner& portions, const data::Run& run, const Uneven* uneven
 void alltoall(PortionPlanner& portions, const data::Run& run, const Uneven* /*uneven*/) {
   const auto size = static_cast<std::size_t>(portions.limits().size);
   const std::int64_t bytes = run.elements / portions.limits().size * static_cast<std::int64_t>(size_of(run.dtype));
+  if (portions.limits().direct) {
+    Call call;
+    call.kind = Call::Kind::all_to_all;
+    call.from = run.pieces.front().input;
+    call.to = run.pieces.front().output;
+    call.count = static_cast<std::uint64_t>(bytes);
+    return portions.call_direct(call);
+  }
   const Uneven even{std::vector<std::int64_t>(size * size, bytes), run.pieces.front().output};
   exchange(portions, run.pieces.front(), even, false);
 }
@@ -206,6 +214,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::gather, gather},
     {CollectiveKind::scatter, alltoall_splits},
     {CollectiveKind::allgather_equal, allgather_equal},
+    {CollectiveKind::alltoall_known, alltoall_splits},
 };
 
 }  // namespace

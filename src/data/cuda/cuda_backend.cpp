@@ -266,15 +266,18 @@ std::string CudaBackend::explain_route(const data::Job& job, const data::Run& ru
 bool CudaBackend::plan(OpenJob& open) {
   if (!open.planner) open.planner.emplace(limits_of(*open.set, *open.job));
   bool moved = false;
-  const std::vector<data::Run>& runs = open.job->runs;
+  std::vector<data::Run>& runs = open.job->runs;
   while (open.planned_runs < runs.size()) {
-    const data::Run& run = runs[open.planned_runs];
+    data::Run& run = runs[open.planned_runs];
     for (const data::Piece& piece : run.pieces) {
       if (!open.planner->is_in_arena(run, piece)) continue;
       open.job->bytes_in_place += static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
     }
     if (!core::traits_of(run.kind).rows_differ) {
       open.planner->add(run);
+      ++open.planned_runs;
+    } else if (!run.received_splits.empty() && open.planner->limits().direct) {
+      plan_known(open, run);
       ++open.planned_runs;
     } else {
       std::size_t end = open.planned_runs + 1;
@@ -288,6 +291,21 @@ bool CudaBackend::plan(OpenJob& open) {
   open.alone = !options_.staged && is_for_one_stream(open.portions);
   open.planned = true;
   return true;
+}
+
+/// Of an exchange whose ranks know what comes from each other: nobody has to be asked.
+void CudaBackend::plan_known(OpenJob& open, data::Run& run) {
+  const auto size = static_cast<std::size_t>(open.set->is.size);
+  const auto rank = static_cast<std::size_t>(open.set->is.rank);
+  const std::int64_t row_bytes = run.row_elements * static_cast<std::int64_t>(size_of(run.dtype));
+  Uneven uneven;
+  uneven.bytes.resize(size * size);
+  for (std::size_t other = 0; other < size; ++other) {
+    uneven.bytes[rank * size + other] = run.splits[other] * row_bytes;
+    uneven.bytes[other * size + rank] = run.received_splits[other] * row_bytes;
+  }
+  uneven.output = run.allocate({run.received_splits.begin(), run.received_splits.end()});  // of which the call was sure
+  open.planner->add(run, &uneven);
 }
 
 /// Of the runs before `end`, whose rows differ by rank: the ranks tell each other once what they bring to all of them,

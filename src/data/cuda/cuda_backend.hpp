@@ -199,6 +199,7 @@ class CudaBackend final : public data::DeviceBackend {
   [[nodiscard]] PortionLimits limits_of(const SetOnDevice& set, const data::Job& job) const noexcept;
   bool plan(OpenJob& open);
   bool plan_uneven(OpenJob& open, std::size_t end);
+  static void plan_known(OpenJob& open, data::Run& run);
   bool pack_one();
   bool carry_one();
   bool unpack_one();

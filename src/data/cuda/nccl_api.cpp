@@ -76,6 +76,7 @@ void Communicator::make(const UniqueId& id, int size, int rank) {
   config.blocking = 1;
   ncclUniqueId raw_id{};
   std::copy(id.begin(), id.end(), std::begin(raw_id.internal));
+  size_ = size;
   complete(KOLO_NCCL(CommInitRankConfig)(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
 }
 
@@ -137,6 +138,19 @@ void Communicator::broadcast(const void* from, void* to, std::size_t count, nccl
 void Communicator::reduce_scatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                                   cudaStream_t stream) {
   complete(KOLO_NCCL(ReduceScatter)(from, to, count, type, op, raw(), stream), "ncclReduceScatter");
+}
+
+void Communicator::all_to_all(const void* from, void* to, std::size_t count, cudaStream_t stream) {
+  constexpr ncclDataType_t type = ncclUint8;
+  if (nccl_calls().AlltoAll != nullptr) {
+    return complete(nccl_calls().AlltoAll(from, to, count, type, raw(), stream), "ncclAlltoAll");
+  }
+  GroupedCalls group(*this);
+  for (int peer = 0; peer < size_; ++peer) {
+    send(static_cast<const std::byte*>(from) + static_cast<std::size_t>(peer) * count, count, type, peer, stream);
+    receive(static_cast<std::byte*>(to) + static_cast<std::size_t>(peer) * count, count, type, peer, stream);
+  }
+  group.end();
 }
 
 void Communicator::send(const void* from, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream) {

@@ -81,6 +81,8 @@ class Communicator {
   /// `count` to every rank.
   void reduce_scatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                       cudaStream_t stream);
+  /// `count` bytes from every rank to every rank, also where this NCCL has no call for it (before 2.28).
+  void all_to_all(const void* from, void* to, std::size_t count, cudaStream_t stream);
   void send(const void* from, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream);
   void receive(void* to, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream);
 
@@ -91,6 +93,7 @@ class Communicator {
   [[nodiscard]] ncclComm_t raw() const;
   /// What a call has returned; waits for one that has only begun.
   void complete(ncclResult_t result, const char* call) const;
+  int size_ = 0;
   ncclComm_t raw_ = nullptr;  // NCCL writes it while it makes the communicator, and `abort` reads it then
 };
 

@@ -11,7 +11,7 @@
 
 namespace kolo::cuda {
 
-// Those after CommAbort came with NCCL 2.19.
+// Those after CommAbort came with NCCL 2.19, AlltoAll with 2.28.
 #define KOLO_NCCL_CALLS(CALL)                                                                                          \
   CALL(GetVersion, int*)                                                                                               \
   CALL(GetUniqueId, ncclUniqueId*)                                                                                     \
@@ -32,7 +32,8 @@ namespace kolo::cuda {
   CALL(MemAlloc, void**, std::size_t)                                                                                  \
   CALL(MemFree, void*)                                                                                                 \
   CALL(CommRegister, ncclComm_t, void*, std::size_t, void**)                                                           \
-  CALL(CommDeregister, ncclComm_t, void*)
+  CALL(CommDeregister, ncclComm_t, void*)                                                                              \
+  CALL(AlltoAll, const void*, void*, std::size_t, ncclDataType_t, ncclComm_t, cudaStream_t)
 
 struct NcclCalls {
   std::string file;  ///< from which it was opened; empty: emulated

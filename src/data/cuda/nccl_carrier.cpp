@@ -32,6 +32,8 @@ constexpr std::array<ncclRedOp_t, 5> kNcclOps{ncclSum, ncclAvg, ncclMin, ncclMax
 
 std::optional<ncclDataType_t> nccl_type(DType dtype) noexcept { return kNcclTypes[static_cast<std::size_t>(dtype)]; }
 
+bool is_message(const Call& call) noexcept { return call.kind == Call::Kind::send || call.kind == Call::Kind::receive; }
+
 ncclRedOp_t nccl_op(ReduceOp op) {
   KOLO_CHECK(op <= ReduceOp::product) << "NCCL has no operation " << to_string(op);
   return kNcclOps[static_cast<std::size_t>(op)];
@@ -203,8 +205,18 @@ bool NcclCarrier::may_carry(const Load& /*load*/) {
 void NcclCarrier::carry(const Load& load) {
   NcclLink& link = *load.set->link;
   if (link.forms.size() >= kMostForms) link.forms.clear();
-  if (load.portion->calls.empty() || !link.forms.insert(form_of(load)).second) return give(load);
+  if (load.portion->calls.empty() || !is_new(load)) return give(load);
   hand_over([this, load] { give(load); });
+}
+
+/// Notes it. For messages NCCL connects two ranks once, whatever the size, so each of them has a form of its own.
+bool NcclCarrier::is_new(const Load& load) {
+  std::unordered_set<std::uint64_t>& forms = load.set->link->forms;
+  bool is_new = forms.insert(form_of(load)).second;
+  for (const Call& call : load.portion->calls) {
+    if (is_message(call)) is_new |= forms.insert(form_of(call, load)).second;
+  }
+  return is_new;
 }
 
 bool NcclCarrier::carried(const Load& /*load*/) { return is_idle(); }
@@ -242,9 +254,18 @@ void NcclCarrier::give(const Load& load) {
   group.end();
 }
 
-/// What decides by which connections NCCL carries a portion, and which memory of ours they reach into.
+/// What decides by which connections NCCL carries a portion, but for its messages.
 std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
-  std::uint64_t form = load.portion->calls.size();
+  std::uint64_t form = 0;
+  for (const Call& call : load.portion->calls) {
+    if (!is_message(call)) form = base::hash_hash(form_of(call, load), form);
+  }
+  return form;
+}
+
+/// Of a call: its connections, and which memory of ours they reach into.
+std::uint64_t NcclCarrier::form_of(const Call& call, const Load& load) const noexcept {
+  std::uint64_t form = 0;
   const auto add = [&form](std::uint64_t value) { form = base::hash_hash(value, form); };
   const auto place_of = [this, &load](const std::byte* data) -> std::uint64_t {
     if (data == nullptr) return load.buffer + 1;
@@ -254,14 +275,12 @@ std::uint64_t NcclCarrier::form_of(const Load& load) const noexcept {
     });
     return is_known ? reinterpret_cast<std::uintptr_t>(data) : 0;
   };
-  for (const Call& one : load.portion->calls) {
-    add(static_cast<std::uint64_t>(one.kind) << 24U | static_cast<std::uint64_t>(one.dtype) << 16U |
-        static_cast<std::uint64_t>(one.op) << 8U | static_cast<std::uint64_t>(one.from == one.to));
-    add(one.count);
-    add(static_cast<std::uint64_t>(one.peer));
-    add(place_of(one.from));
-    add(place_of(one.to));
-  }
+  add(static_cast<std::uint64_t>(call.kind) << 24U | static_cast<std::uint64_t>(call.dtype) << 16U |
+      static_cast<std::uint64_t>(call.op) << 8U | static_cast<std::uint64_t>(call.from == call.to));
+  if (!is_message(call)) add(call.count);
+  add(static_cast<std::uint64_t>(call.peer));
+  if (call.kind != Call::Kind::receive) add(place_of(call.from));
+  if (call.kind != Call::Kind::send) add(place_of(call.to));
   return form;
 }
 
@@ -287,6 +306,9 @@ void NcclCarrier::call(const Call& call, NcclLink& link, std::byte* buffer) {
     return;
   case Call::Kind::reduce_scatter:
     communicator.reduce_scatter(from, to, call.count, *type, nccl_op(call.op), stream);
+    return;
+  case Call::Kind::all_to_all:
+    communicator.all_to_all(from, to, call.count, stream);
     return;
   case Call::Kind::send:
     communicator.send(from, call.count, *type, call.peer, stream);

@@ -45,7 +45,7 @@ struct NcclLink {
   Communicator communicator;
   std::vector<std::unique_ptr<Registration>> buffers;
   std::map<const Region*, std::unique_ptr<Registration>> regions;
-  std::unordered_set<std::uint64_t> forms;  ///< of the portions that it has carried
+  std::unordered_set<std::uint64_t> forms;  ///< of the portions and messages that it has carried
   Status failure;                           ///< why it could not be made
   base::Time since{};                       ///< when that began, or was given up last
   bool is_given_up = false;                 ///< so the failure is no news of this rank's
@@ -86,7 +86,9 @@ class NcclCarrier final : public Carrier {
   [[nodiscard]] const OwnStream& choose_stream() const;
   void give(const Load& load);
   static void call(const Call& call, NcclLink& link, std::byte* buffer);
+  [[nodiscard]] bool is_new(const Load& load);
   [[nodiscard]] std::uint64_t form_of(const Load& load) const noexcept;
+  [[nodiscard]] std::uint64_t form_of(const Call& call, const Load& load) const noexcept;
   void tell_of_memory(NcclLink& link);
   static void end_in_peace(NcclLink& link);
 

@@ -65,7 +65,16 @@ struct Segment {
 
 /// One collective of a portion's group.
 struct Call {
-  enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, receive };
+  enum class Kind : std::uint8_t {
+    all_reduce,
+    reduce,
+    broadcast,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    send,
+    receive
+  };
   Kind kind = Kind::all_reduce;
   const std::byte* from = nullptr;  ///< null: in the buffer, at `offset`
   std::byte* to = nullptr;          ///< likewise
@@ -100,7 +109,8 @@ struct PortionLimits {
 };
 
 /// What runs of uneven contributions are told: how many bytes rank r sends to rank s, at [r * size + s] (an allgather:
-/// to each the same), and where this rank's result goes.
+/// to each the same), and where this rank's result goes. Where calls work on callers' tensors, what others send to
+/// others does not matter.
 struct Uneven {
   std::vector<std::int64_t> bytes;
   std::byte* output = nullptr;

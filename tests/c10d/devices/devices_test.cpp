@@ -19,6 +19,8 @@
 #include <ATen/Functions.h>
 #include <c10/core/StreamGuard.h>
 
+#include <kolo/detail/counters.hpp>
+
 #include "api/access.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "c10d/process_group.hpp"
@@ -157,6 +159,26 @@ TEST_P(Devices, WaitWakesNoOtherThread) {
     }
   });
   EXPECT_TRUE(found);
+}
+
+/// PyTorch gives the splits of both sides, so nobody is asked for them.
+TEST_P(Devices, AnAllToAllAsksNobodyForSplits) {
+  on_ranks([](const GroupPtr& group, int rank) {
+    const std::uint64_t before = kolo::detail::counters(group->group()).device_exchanges;
+    for (std::int64_t round = 0; round < 4; ++round) {
+      // This rank keeps one row, and sends so many.
+      std::vector<std::int64_t> gives{rank == 0 ? 1 : round, rank == 0 ? 3 : 1};
+      std::vector<std::int64_t> takes{rank == 0 ? 1 : 3, rank == 0 ? round : 1};
+      at::Tensor input = on_device(numbers(gives[0] + gives[1], 10 * rank));
+      at::Tensor output = on_device(numbers(takes[0] + takes[1], 0));
+      group->alltoall_base(output, input, takes, gives, {})->wait();
+      expect_numbers(output, rank == 0 ? at::cat({numbers(1, 0), numbers(round, 10)})
+                                       : at::cat({numbers(3, 1), numbers(1, 10 + static_cast<int>(round))}));
+    }
+    if (is_by_nccl()) {
+      EXPECT_EQ(kolo::detail::counters(group->group()).device_exchanges, before);
+    }
+  });
 }
 
 TEST_P(Devices, ComplexNumbersAndBytesTravel) {
@@ -415,12 +437,10 @@ TEST_P(Devices, WhoWaitsForAReceiveHearsAnAbort) {
 /// Also before the device has done it: the stream would go on with what the output held.
 TEST_P(Devices, WaitThrowsWhereAResultHasNoRoom) {
   on_ranks([&](const GroupPtr& group, int rank) {
-    std::vector<std::int64_t> gives{2, 2};
-    std::vector<std::int64_t> takes{rank == 0 ? 1 : 2, 2};
     for (int round = 0; round < 2; ++round) {
-      at::Tensor input = on_device(numbers(4, rank));
-      at::Tensor output = on_device(numbers(takes[0] + takes[1], 0));
-      const auto work = group->alltoall_base(output, input, takes, gives, {});
+      Tensors mine{on_device(numbers(rank == 0 ? 2 : 4, rank))};
+      std::vector<Tensors> outputs{{on_device(numbers(2, 0)), on_device(numbers(rank == 0 ? 3 : 4, 0))}};
+      const auto work = group->allgather(outputs, mine, {});
       EXPECT_ANY_THROW(work->wait()) << "rank " << rank;
       EXPECT_TRUE(work->isCompleted());
     }

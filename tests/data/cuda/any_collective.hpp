@@ -20,7 +20,8 @@ namespace kolo::cuda::test {
 inline constexpr core::CollectiveKind kKinds[] = {
     core::CollectiveKind::allreduce,      core::CollectiveKind::broadcast, core::CollectiveKind::allgather,
     core::CollectiveKind::reduce_scatter, core::CollectiveKind::alltoall,  core::CollectiveKind::alltoall_splits,
-    core::CollectiveKind::reduce,         core::CollectiveKind::gather,    core::CollectiveKind::scatter};
+    core::CollectiveKind::reduce,         core::CollectiveKind::gather,    core::CollectiveKind::scatter,
+    core::CollectiveKind::alltoall_known};
 
 inline constexpr DType kTypes[] = {DType::boolean,  DType::int8,    DType::int16,  DType::int32,  DType::int64,
                                    DType::uint8,    DType::uint16,  DType::uint32, DType::uint64, DType::float16,
@@ -66,6 +67,7 @@ class AnyCollective {
         is_.scaled && is_floating_point(is_.dtype) && is_.op == ReduceOp::sum && core::traits_of(is_.kind).reduces;
     if (is_.kind == core::CollectiveKind::reduce_scatter) is_.rows += size();
     for (int to = 0; to < size(); ++to) splits_.push_back(split(rank(), to));
+    for (int from = 0; from < size(); ++from) received_splits_.push_back(split(from, rank()));
     const bool has_in_place = is_.kind == core::CollectiveKind::allreduce ||
                               is_.kind == core::CollectiveKind::broadcast || is_.kind == core::CollectiveKind::reduce ||
                               is_.kind == core::CollectiveKind::reduce_scatter;
@@ -107,6 +109,8 @@ class AnyCollective {
       return alltoall_into_async({group_, name_}, in, out);
     case core::CollectiveKind::alltoall_splits:
       return alltoall_into_async({group_, name_}, in, out, splits_);
+    case core::CollectiveKind::alltoall_known:
+      return alltoall_known_into_async({group_, name_}, in, out, splits_, received_splits_);
     default:
       return reduce_scatter_into_async({group_, name_}, in, out_ ? out : own_rows(), options<ReduceScatterOptions>());
     }
@@ -160,7 +164,8 @@ class AnyCollective {
     case core::CollectiveKind::alltoall:
       return is_.rows * size();
     case core::CollectiveKind::scatter:
-    case core::CollectiveKind::alltoall_splits: {
+    case core::CollectiveKind::alltoall_splits:
+    case core::CollectiveKind::alltoall_known: {
       std::int64_t rows = 0;
       for (int to = 0; to < size(); ++to) rows += split(is_.kind == core::CollectiveKind::scatter ? is_.root : of, to);
       return rows;
@@ -177,6 +182,7 @@ class AnyCollective {
       for (int from = 0; from < size(); ++from) rows += input_rows(from);
       return rows;
     case core::CollectiveKind::alltoall_splits:
+    case core::CollectiveKind::alltoall_known:
       for (int from = 0; from < size(); ++from) rows += split(from, rank());
       return rows;
     case core::CollectiveKind::scatter:
@@ -206,7 +212,8 @@ class AnyCollective {
       if (is_.kind == core::CollectiveKind::alltoall) {
         skip = rank() * is_.rows;
         rows = is_.rows;
-      } else if (is_.kind == core::CollectiveKind::alltoall_splits || is_.kind == core::CollectiveKind::scatter) {
+      } else if (is_.kind == core::CollectiveKind::alltoall_splits ||
+                 is_.kind == core::CollectiveKind::alltoall_known || is_.kind == core::CollectiveKind::scatter) {
         for (int to = 0; to < rank(); ++to) skip += split(from, to);
         rows = split(from, rank());
       }
@@ -221,6 +228,7 @@ class AnyCollective {
   const Group group_;
   std::int64_t step_ = 0;
   std::vector<std::int64_t> splits_;
+  std::vector<std::int64_t> received_splits_;
   std::unique_ptr<DeviceTensor> in_;
   std::unique_ptr<DeviceTensor> out_;
 };

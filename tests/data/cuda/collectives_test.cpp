@@ -235,6 +235,46 @@ TEST_P(Collectives, AllgatherOfEqualRows) {
   });
 }
 
+/// Rank `from` has so many rows for rank `to` in a round: none for some.
+std::int64_t rows_for(int from, int to, int round) { return (from + 2 * to + round) % 4; }
+
+/// By NCCL nobody is asked, and NCCL connects no two ranks anew when the numbers change.
+TEST_P(Collectives, AnAllToAllWhoseSplitsAreKnownAsksNobody) {
+  on_devices(ranks(), options(), [](const RankStream& stream) {
+    const std::uint64_t before = kolo::detail::counters().device_exchanges;
+    for (int round = 0; round < 5; ++round) {
+      std::vector<std::int64_t> splits, received;
+      std::int64_t in_rows = 0, out_rows = 0;
+      Bytes given, wanted;
+      const auto append = [](Bytes& bytes, int from, int to, std::int64_t rows) {
+        const Bytes more =
+            elements_of(DType::int32, 3 * rows, [&](std::int64_t i) { return 1000 * from + 100 * to + i; });
+        bytes.insert(bytes.end(), more.begin(), more.end());
+      };
+      for (int other = 0; other < size(); ++other) {
+        splits.push_back(rows_for(rank(), other, round));
+        received.push_back(rows_for(other, rank(), round));
+        append(given, rank(), other, splits.back());
+        append(wanted, other, rank(), received.back());
+        in_rows += splits.back();
+        out_rows += received.back();
+      }
+      DeviceTensor in(DType::int32, 3 * in_rows, stream);
+      DeviceTensor out(DType::int32, 3 * out_rows, stream);
+      in.write(given);
+      EXPECT_EQ(result_of(alltoall_known_into_async("known", in.view(Shape{in_rows, 3}), out.view(Shape{out_rows, 3}),
+                                                    splits, received),
+                          out),
+                wanted);
+    }
+    if (!is_staged()) {
+      EXPECT_EQ(kolo::detail::counters().device_exchanges, before);
+    }
+    emulated::acquire_all();
+    barrier();
+  });
+}
+
 TEST_P(Collectives, AllgatherWithoutRoomFailsEverywhereAndTheJobGoesOn) {
   on_devices(ranks(), options(), [](const RankStream& stream) {
     DeviceTensor in(DType::float32, 4, stream, always(rank()));

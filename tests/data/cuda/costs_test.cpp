@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include <kolo/detail/counters.hpp>
 #include <kolo/looking.hpp>
 
 #include "tests/data/cuda/gate.hpp"
@@ -239,6 +240,70 @@ TEST_F(CostsOf, AWaitWithADeadline) {
     emulated::acquire_all();
   });
   EXPECT_TRUE(found);
+}
+
+/// As a mixture of experts makes them: the numbers differ in each step, so that no step repeats another.
+TEST_F(CostsOf, AnAllToAllOfEightRanks) {
+  constexpr int kRanks = 8;
+  constexpr int kSteps = 6;
+  emulated::Config config = machine();
+  config.devices = kRanks;
+  emulated::reset(config);
+  Costs costs;
+  on_devices(kRanks, options().with_setting("KOLO_TIMEOUT_S", "300"), [&](const RankStream& stream) {
+    const DeviceTensor in(DType::float32, 1000, stream, always(1));
+    const DeviceTensor out(DType::float32, 1000, stream, always(0));
+    for (int step = 0; step < kSteps; ++step) {
+      stream.synchronize();
+      emulated::acquire_all();
+      std::vector<std::int64_t> splits, received;
+      std::int64_t rows_in = 0, rows_out = 0;
+      for (int other = 0; other < kRanks; ++other) {
+        splits.push_back(1 + (rank() + 3 * other + step) % 5);
+        received.push_back(1 + (other + 3 * rank() + step) % 5);
+        rows_in += splits.back();
+        rows_out += received.back();
+      }
+      barrier();
+      if (step == kSteps - 1 && rank() == kMeasured) emulated::trace();
+      const auto rows_of = [](const DeviceTensor& tensor, std::int64_t rows) {
+        return TensorView(tensor.data(), DType::float32, Shape{rows}, device_of(tensor.data()),
+                          Stream{tensor.stream()});
+      };
+      Handle handle = alltoall_known_into_async(rows_of(in, rows_in), rows_of(out, rows_out), splits, received);
+      wait_on(handle, stream);
+      if (step == kSteps - 1 && rank() == kMeasured) costs = costs_of(emulated::take_trace());
+      handle.wait();
+    }
+    EXPECT_EQ(kolo::detail::counters().device_exchanges, 0U);
+    stream.synchronize();
+    emulated::acquire_all();
+    barrier();
+  });
+  print("all-to-all of 8 ranks", costs);
+  EXPECT_LE(costs.cuda, 4U);
+  EXPECT_EQ(costs.nccl, 2U * kRanks + 2U);  // a send and a receive for each rank, and the group
+}
+
+/// An all-to-all without splits is one call of NCCL's, where that has one.
+TEST_F(CostsOf, AnEvenAllToAllIsOneCallWhereNcclHasIt) {
+  for (const bool old : {false, true}) {
+    emulated::Config config = machine();
+    config.old_nccl = old;
+    emulated::reset(config);
+    on_devices(3, options(), [](const RankStream& stream) {
+      DeviceTensor in(DType::int64, 6, stream, [](std::int64_t i) { return 10 * rank() + i; });
+      DeviceTensor out(DType::int64, 6, stream);
+      const auto wanted =
+          elements_of(DType::int64, 6, [](std::int64_t i) { return 10 * (i / 2) + 2 * rank() + i % 2; });
+      EXPECT_EQ(result_of(alltoall_into_async("even", in.view(), out.view()), out), wanted);
+      emulated::acquire_all();
+      barrier();
+    });
+    EXPECT_EQ(emulated::calls("ncclAlltoAll"), old ? 0U : 3U);
+    EXPECT_EQ(emulated::calls("ncclSend"), old ? 9U : 0U);
+    expect_no_reports();
+  }
 }
 
 /// By name, prepared, and as one call.
