@@ -52,6 +52,14 @@ std::shared_ptr<cuda::Tenants> tenants() {
   static const auto all = std::make_shared<cuda::Tenants>();
   return all;
 }
+
+/// Keeps what a device may still use, until the process ends.
+void keep(std::shared_ptr<void> left) {
+  static auto* const mutex = new base::Mutex;
+  static auto* const all = new std::vector<std::shared_ptr<void>>;
+  const base::MutexLock lock(*mutex);
+  all->push_back(std::move(left));
+}
 #endif
 
 /// The data planes in the segment: the CPU's, and with CUDA one for tensors of the device.
@@ -514,6 +522,10 @@ class Assembly {
     options.memory_limit = static_cast<std::uint64_t>(settings.gpu_memory_limit_bytes);
     options.connecting = base::from_seconds(settings.timeout_s / 2);
     options.tenants = tenants();
+    options.leave_behind = [logger = parts_.logger](std::shared_ptr<void> left, const std::string& sentence) {
+      KOLO_LOG(*logger, error) << sentence;
+      keep(std::move(left));
+    };
     options.ring = [link = parts_.link, rank = topology.local_rank] { link->wake(rank); };
     parts_.device = std::make_unique<cuda::CudaBackend>(std::move(options), std::move(world));
   }

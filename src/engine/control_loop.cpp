@@ -531,6 +531,12 @@ void ControlLoop::close_log() {
   engine_.sets.clear_sequences();
 }
 
+void ControlLoop::fail_on_cpu(const Status& status) {
+  for (std::size_t i = engine_.open.size(); i-- > 0;) {
+    if (engine_.open[i].device() == DeviceKind::cpu) engine_.open.complete(engine_.open[i], status);
+  }
+}
+
 void ControlLoop::fail_open(const Status& status) {
   while (!engine_.open.empty()) engine_.open.complete(engine_.open[engine_.open.size() - 1], status);
   messages_.fail(status);

@@ -54,6 +54,8 @@ class ControlLoop {
   void go() KOLO_REQUIRES(kDriving);
   /// Fails all that is open. Batches may hold it: they are dropped after this.
   void fail_open(const Status& status) KOLO_REQUIRES(kDriving);
+  /// The collectives among them whose tensors lie in the CPU's memory.
+  void fail_on_cpu(const Status& status) KOLO_REQUIRES(kDriving);
   /// The engine has stopped: fails what the mailbox still holds, too.
   void fail_all(const Status& status) KOLO_REQUIRES(kDriving);
 

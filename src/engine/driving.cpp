@@ -447,7 +447,10 @@ void Driving::run_deferred() {
 /// analysis cannot see.
 void Driving::abort_batches() {
   engine_.ending.abort_due = false;
-  engine_.driver.step_aside([this]() KOLO_NO_THREAD_SAFETY_ANALYSIS { engine_.executor.abort(); });
+  engine_.driver.step_aside([this]() KOLO_NO_THREAD_SAFETY_ANALYSIS { engine_.executor.abort_on_cpu(); });
+  control_loop_.fail_on_cpu(engine_.ending.status());  // a device may take seconds to end
+  end_pass();
+  engine_.driver.step_aside([this]() KOLO_NO_THREAD_SAFETY_ANALYSIS { engine_.executor.abort_on_device(); });
   engine_.executor.forget();
   control_loop_.fail_open(engine_.ending.status());
   engine_.executor.drop();

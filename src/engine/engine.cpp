@@ -199,7 +199,10 @@ void Engine::stop(const Status& status) {
   // In peace nothing is open, and a device's communicators end together with their peers'.
   const bool in_peace =
       state_.ending.is_closed_for_all() && !faulted() && state_.executor.open() == 0 && !driving_.device_moves();
-  if (!in_peace) state_.executor.abort();
+  if (!in_peace) {
+    state_.executor.abort_on_cpu();
+    state_.executor.abort_on_device();
+  }
   state_.executor.forget();
   if (state_.device) state_.device->close();
   control_loop_.fail_all(faulted() ? state_.ending.status() : status);

@@ -321,9 +321,12 @@ void Executor::account(control::Answer& answer) const {
   answer.doing = is_known && answer.awaited.empty() ? control::Doing::standing : control::Doing::waiting;
 }
 
-void Executor::abort() noexcept {
+void Executor::abort_on_cpu() noexcept {
   world_.backend->abort();
   for (auto& [set, pipeline] : sets_) pipeline.backend->abort();
+}
+
+void Executor::abort_on_device() noexcept {
   if (device_ != nullptr) device_->abort();
 }
 

@@ -125,9 +125,11 @@ class Executor {
   [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
   /// Adds what open batches wait for.
   void account(control::Answer& answer) const;
-  /// Ends all work of the backends, which may take long: nothing touches callers' memory after this returns. Any
-  /// thread, while no other call but the counts above is made; `forget` must follow.
-  void abort() noexcept;
+  /// Ends all work of the CPU's backends, and of the device's, which may take long: nothing touches callers' memory
+  /// there after this returns. Any thread, while no other call but the counts above is made; `forget` must follow the
+  /// two.
+  void abort_on_cpu() noexcept;
+  void abort_on_device() noexcept;
   /// Forgets all batches. Their members are held until `drop`.
   void forget() noexcept;
   void drop() noexcept;

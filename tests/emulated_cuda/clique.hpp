@@ -163,6 +163,7 @@ struct Communicator {
   int device = 0;
   bool blocking = true;
   bool connecting = false;  // its call waits for the others
+  unsigned inside = 0;      // threads in a call on it
   State state = State::initialising;
   bool lost = false;  // by injection: its calls never arrive
   ncclResult_t error = ncclSuccess;

@@ -130,7 +130,8 @@ struct Failure {
 };
 void inject(const Failure& failure);
 
-/// Calls of this function (of CUDA's, or ncclMemAlloc) do not return until `release_calls`.
+/// Calls of this function (of CUDA's, ncclMemAlloc, ncclCommAbort, or a collective) do not return until
+/// `release_calls`.
 void hold_calls(const std::string& api);
 void release_calls();
 

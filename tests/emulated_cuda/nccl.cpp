@@ -138,6 +138,14 @@ bool is_blocking(const ncclConfig_t* config) {
   return !Machine::instance().config.never_blocking && (config == nullptr || config->blocking != 0);
 }
 
+/// What waits for other ranks ends, in calls and on streams.
+void end_what_runs(Call& call, Communicator& communicator) {
+  communicator.state = Communicator::State::aborted;
+  communicator.waiting.clear();
+  if (communicator.clique != nullptr) communicator.clique->give_up(communicator.rank);
+  call.machine.cliques->changed.notify_all();
+}
+
 /// What ncclCommInitRank and ncclCommSplit end with.
 ncclResult_t begin_new(Call& call, const CommunicatorPtr& communicator) {
   begin(call, *communicator, Communicator::State::initialising);
@@ -210,6 +218,21 @@ std::string objection(Call& call, const Communicator& communicator, const Part& 
   return output == expected ? "" : "input and output overlap, and not as in-place calls do";
 }
 
+/// For as long as a thread is inside a call on a communicator. A call that is held up does not return.
+class Inside {
+ public:
+  Inside(Call& call, CommunicatorPtr communicator) : communicator_(std::move(communicator)) {
+    ++communicator_->inside;
+    call.machine.released.wait(call.lock, [&] { return call.machine.held.count(call.api) == 0; });
+  }
+  ~Inside() { --communicator_->inside; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  const CommunicatorPtr communicator_;
+};
+
 std::uint64_t next_number(Communicator& communicator, const Signature& signature) {
   if (signature.kind == Collective::send) return communicator.next_to[signature.root]++;
   if (signature.kind == Collective::receive) return communicator.next_from[signature.root]++;
@@ -222,6 +245,8 @@ ncclResult_t give(const char* api, const Signature& signature, const void* input
   const Found found = find_ready(call, handle);
   if (found.communicator == nullptr) return found.result;
   Communicator& communicator = *found.communicator;
+  const Inside inside(call, found.communicator);
+  if (communicator.state == Communicator::State::aborted) return ncclInternalError;
   Part part{signature, input, output, 0, call.site, {}};
   const StreamPtr stream = call.machine.find_stream(raw_stream, communicator.device);
   if (const std::string why = objection(call, communicator, part, stream.get()); !why.empty()) {
@@ -290,6 +315,7 @@ using kolo::emulated::Collective;
 using kolo::emulated::Communicator;
 using kolo::emulated::CommunicatorPtr;
 using kolo::emulated::end_group;
+using kolo::emulated::end_what_runs;
 using kolo::emulated::Failure;
 using kolo::emulated::find;
 using kolo::emulated::find_ready;
@@ -425,14 +451,27 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   return ncclSuccess;
 }
 
+ncclResult_t ncclCommRevoke(ncclComm_t handle, int flags) {
+  Call call("ncclCommRevoke");
+  const Found found = find(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  if (flags != 0) return misuse(call, ncclInvalidArgument, "flags that do not exist");
+  if (found.communicator->state == Communicator::State::initialising) {
+    return misuse(call, ncclInvalidUsage, "a communicator that is still being made");
+  }
+  end_what_runs(call, *found.communicator);
+  return ncclSuccess;
+}
+
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   Call call("ncclCommAbort");
   const Found found = find(call, handle);
   if (found.communicator == nullptr) return found.result;
-  found.communicator->state = Communicator::State::aborted;
-  found.communicator->waiting.clear();
-  if (found.communicator->clique != nullptr) found.communicator->clique->give_up(found.communicator->rank);
-  call.machine.cliques->changed.notify_all();
+  if (found.communicator->inside > 0 && !found.communicator->connecting) {
+    misuse(call, ncclInvalidUsage, "while another thread is inside a call on it, which waits for nobody");
+  }
+  call.machine.released.wait(call.lock, [&] { return call.machine.held.count(call.api) == 0; });
+  end_what_runs(call, *found.communicator);
   // What has started has to end, that of other communicators, too: memory of the device is freed. What waits behind
   // other work ends when its turn comes.
   call.machine.cliques->changed.wait(call.lock,

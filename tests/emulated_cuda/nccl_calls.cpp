@@ -28,4 +28,7 @@ const NcclCalls* opened_nccl() noexcept { return &table(); }
 
 }  // namespace kolo::cuda
 
-void kolo::emulated::have_newer_nccl(bool is_newer) { cuda::table().AlltoAll = is_newer ? ::ncclAlltoAll : nullptr; }
+void kolo::emulated::have_newer_nccl(bool is_newer) {
+  cuda::table().AlltoAll = is_newer ? ::ncclAlltoAll : nullptr;
+  cuda::table().CommRevoke = is_newer ? ::ncclCommRevoke : nullptr;
+}

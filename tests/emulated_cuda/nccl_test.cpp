@@ -299,13 +299,13 @@ TEST_F(Nccl, AFirstCollectiveWaitsForThePeersUntilItIsAbortedByAnotherThread) {
       together.arrive_and_wait();
       if (self.rank == 0) {
         ncclResult_t result = ncclInProgress;
-        std::thread calls([&] {
+        std::thread caller([&] {
           ok(cudaSetDevice(0));
           result = ncclAllReduce(data, data, other, ncclFloat32, ncclSum, self.communicator, self.stream);
         });
-        if (other == 1) calls.join();  // nothing to wait for
+        if (other == 1) caller.join();  // nothing to wait for
         ok(ncclCommAbort(self.communicator));
-        if (calls.joinable()) calls.join();
+        if (caller.joinable()) caller.join();
         EXPECT_EQ(result == ncclSuccess, other == 1);
       }
       together.arrive_and_wait();
@@ -609,6 +609,38 @@ TEST_F(Nccl, AbortEndsWhatAPeerNeverJoins) {
       EXPECT_NE(get(self, data, 1)[0], 2.0F);  // undefined: poison, not the input
     }
   });
+}
+
+/// It frees nothing: the communicator is there, to be aborted.
+TEST_F(Nccl, RevokingEndsWhatAPeerNeverJoins) {
+  run(2, true, [](Rank& self) {
+    float* data = put({1, 2});
+    ok(ncclAllReduce(data, data, 2, ncclFloat32, ncclSum, self.communicator, self.stream));
+    ok(cudaStreamSynchronize(self.stream));
+    if (self.rank == 0) ok(ncclAllReduce(data, data, 2, ncclFloat32, ncclSum, self.communicator, self.stream));
+    ok(ncclCommRevoke(self.communicator, 0));
+    ok(cudaStreamSynchronize(self.stream));
+    ok(ncclCommAbort(self.communicator));
+    self.communicator = nullptr;
+  });
+}
+
+/// It may free what that call uses.
+TEST_F(Nccl, AnAbortBesideACallThatWaitsForNobodyIsReported) {
+  run(1, true, [](Rank& self) {
+    float* data = put({1, 2});
+    hold_calls("ncclAllReduce");
+    std::thread caller([&] {
+      ok(cudaSetDevice(0));
+      static_cast<void>(ncclAllReduce(data, data, 2, ncclFloat32, ncclSum, self.communicator, self.stream));
+    });
+    while (calls("ncclAllReduce") == 0) std::this_thread::yield();
+    ok(ncclCommAbort(self.communicator));
+    self.communicator = nullptr;
+    release_calls();
+    caller.join();
+  });
+  EXPECT_NE(the_report(Report::Kind::misuse).find("inside a call"), std::string::npos);
 }
 
 TEST_F(Nccl, ALostPeerIsTold) {

@@ -9,7 +9,8 @@
 
 extern "C" {
 ncclResult_t ncclAlltoAll(const void* input, void* output, std::size_t count, ncclDataType_t type,
-                          ncclComm_t communicator, cudaStream_t stream);  // 2.28
+                          ncclComm_t communicator, cudaStream_t stream);
+ncclResult_t ncclCommRevoke(ncclComm_t communicator, int flags);
 }
 
 namespace kolo::emulated {

@@ -332,7 +332,8 @@ TEST_F(ExecutorTest, AbortForgetsTheMembers) {
   executor_.run(kolo::core::kGlobalSet, {x}, 0, 0);
   executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::barrier, x_)}, 0, 0);
   EXPECT_EQ(x.use_count(), 2);
-  executor_.abort();
+  executor_.abort_on_cpu();
+  executor_.abort_on_device();
   EXPECT_TRUE(backend_.aborted);
   executor_.forget();
   EXPECT_EQ(x.use_count(), 2) << "members are held until they have been failed";
@@ -377,7 +378,8 @@ TEST_F(ExecutorTest, SetsHaveBackendsOfTheirOwn) {
   pass(Progress::waiting);
   EXPECT_EQ(other.asked, asked) << "a backend without jobs is not asked";
   executor_.remove_set(3);
-  executor_.abort();
+  executor_.abort_on_cpu();
+  executor_.abort_on_device();
   EXPECT_TRUE(backend_.aborted);
 }
 

@@ -40,6 +40,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int /*ranks*/, ncc
 ncclResult_t ncclCommFinalize(ncclComm_t /*communicator*/) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t /*communicator*/) { return ncclSuccess; }
 ncclResult_t ncclCommAbort(ncclComm_t /*communicator*/) { return ncclSuccess; }
+ncclResult_t ncclCommRevoke(ncclComm_t /*communicator*/, int /*flags*/) { return ncclSuccess; }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t /*communicator*/, ncclResult_t* state) {
   *state = ncclSuccess;
   return ncclSuccess;

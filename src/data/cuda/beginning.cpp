@@ -46,20 +46,19 @@ UniqueId id_of(const std::string& bytes) {
 
 Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit,
                      const PrimaryContextPtr& context, bool has_peers)
-    : info(device_info(context->device())),
+    : ring(options.ring), info(device_info(context->device())),
       counted(limit, options.buffers * options.buffer_bytes + Tables::device_bytes(kTables * kChunksPerPortion),
               "what batches need, " + std::to_string(options.buffers) + " fusion buffers of " +
                   std::to_string(options.buffer_bytes) + " bytes and tables,",
               "lower KOLO_FUSION_THRESHOLD or KOLO_GPU_BUFFERS"),
-      bell(options.ring), tables(kTables * kChunksPerPortion), unpacked(options.buffers), buffer_users(options.buffers),
-      messages(options.ring) {
+      bell(ring), tables(kTables * kChunksPerPortion), unpacked(options.buffers), buffer_users(options.buffers),
+      messages(ring) {
   if (!options.staged && has_peers) tenancy.emplace(options.tenants, info.uuid);
   load_kernels();
   if (options.staged) {
     carrier = std::make_unique<StagedCarrier>(options.buffers, options.buffer_bytes, bell);
   } else {
-    auto made =
-        std::make_unique<NcclCarrier>(context, options.buffers, options.buffer_bytes, options.patience, options.ring);
+    auto made = std::make_unique<NcclCarrier>(context, options.buffers, options.buffer_bytes, options.patience, ring);
     nccl = made.get();
     carrier = std::move(made);
   }
@@ -203,6 +202,12 @@ void Beginning::confirm(SetOnDevice& set) {
              "rank " + std::to_string(rank) + " cannot use its GPU together with the others: " + failed->substr(1));
   set.stage = SetOnDevice::Stage::dropping;
 }
+
+std::unique_ptr<Equipment> Beginning::take_equipment() noexcept {
+  return has_tried() ? std::move(equipment_) : nullptr;
+}
+
+void Beginning::put_back(std::unique_ptr<Equipment> equipment) noexcept { equipment_ = std::move(equipment); }
 
 void Beginning::let_go() noexcept {
   equipment_.reset();

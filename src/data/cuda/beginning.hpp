@@ -50,6 +50,9 @@ class Beginning {
   /// when something moved.
   bool move_on(SetOnDevice& set);
 
+  /// For an abort: there is none until it is put back.
+  [[nodiscard]] std::unique_ptr<Equipment> take_equipment() noexcept;
+  void put_back(std::unique_ptr<Equipment> equipment) noexcept;
   /// Gives the equipment back, with the device current. The next one that asks for it tries again.
   void let_go() noexcept;
   /// For the equipment that is being made.

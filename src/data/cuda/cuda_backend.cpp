@@ -10,6 +10,7 @@
 #include "base/check.hpp"
 #include "base/fields.hpp"
 #include "base/machine.hpp"
+#include "base/thread.hpp"
 #include "data/cuda/copies.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/equipment.hpp"
@@ -512,10 +513,8 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
 // ---------------------------------------------------------------- the end
 
 /// Returns when nothing runs on our streams any more.
-void CudaBackend::run_dry() noexcept {
+void CudaBackend::run_dry(const Equipment& with) noexcept {
   try {
-    const DeviceGuard guard(*device_.context());
-    const Equipment& with = *beginning_.equipment();
     for (const LateStream* stream : {&with.pack, &with.unpack, &with.bell.stream(), &with.messages.to_host,
                                      &with.messages.to_device, &with.messages.bell.stream()}) {
       if (const OwnStream* const made = stream->if_made()) made->synchronize();
@@ -525,32 +524,66 @@ void CudaBackend::run_dry() noexcept {
   }
 }
 
+/// Ends what is on the device. False: not within our patience.
+bool CudaBackend::end_by_force(const std::shared_ptr<Leftovers>& held) noexcept {
+  const auto end = [held] {
+    std::optional<DeviceGuard> guard;
+    try {
+      guard.emplace(*held->context);
+    } catch (const Error&) {
+      // The device has failed: there is nothing that a guard would help against.
+    }
+    held->equipment->carrier->abort();
+    run_dry(*held->equipment);
+  };
+  try {
+    if (!base::run_within(options_.abort_patience, "the thread that ends the GPU's work", end)) return false;
+  } catch (const Error&) {
+    end();  // no thread can be had
+  }
+  host_was_told();
+  return true;
+}
+
 void CudaBackend::abort() noexcept {
   for (const auto& [number, set] : sets_) {
     if (set->plane) set->plane->abort();
   }
-  std::optional<DeviceGuard> guard;
-  if (Equipment* const with = beginning_.equipment()) {  // else nothing is on the device
-    try {
-      guard.emplace(*device_.context());
-    } catch (const Error&) {
-      // The device has failed: there is nothing that a guard would help against.
-    }
-    with->carrier->abort();
-    run_dry();
-  }
-  flights_.clear();
-  jobs_.clear();
   copies_->forget();
+  const auto held = std::make_shared<Leftovers>();
+  held->equipment = beginning_.take_equipment();
+  held->jobs.swap(jobs_);
+  held->flights.swap(flights_);
+  if (!held->equipment) return;  // nothing is on the device
+  held->context = device_.context();
+  held->sets = sets_;
+  if (!end_by_force(held)) {
+    held->regions = regions_.take_all();
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.abort_patience).count();
+    options_.leave_behind(held, "NCCL and cuda:" + std::to_string(device_.index()) +
+                                    " have not ended their work within " + std::to_string(seconds) +
+                                    " s of a fatal error: what they use is left behind, and tensors of open operations "
+                                    "may be written until this process ends");
+    return;
+  }
+  std::optional<DeviceGuard> guard;
+  try {
+    guard.emplace(*device_.context());
+  } catch (const Error&) {
+    // As above.
+  }
+  held->flights.clear();
+  held->jobs.clear();
+  beginning_.put_back(std::move(held->equipment));
 }
 
 void CudaBackend::close() noexcept {
   if (std::exchange(closed_, true)) return;
   beginning_.wait();
   if (Equipment* const with = beginning_.equipment()) {
-    run_dry();
     try {
       const DeviceGuard guard(*device_.context());
+      run_dry(*with);
       if (!with->carrier->leave()) with->carrier->abort();
       beginning_.let_go();
       times_ = DeviceTimes();

@@ -57,7 +57,8 @@
 //
 // The end. A set that all its ranks have dropped gives back its data plane and its communicator. `abort` ends the
 // kernels of all communicators, which may wait for a rank that is dead, lets the streams run dry, and returns when no
-// kernel of ours can touch a caller's memory any more.
+// kernel of ours can touch a caller's memory any more. Vendors' calls that do not come back cannot be ended: after some
+// seconds they are left to a thread of their own, with all that they use (`Leftovers`).
 #pragma once
 
 #include <atomic>
@@ -89,6 +90,8 @@
 
 namespace kolo::cuda {
 
+class Equipment;
+
 struct CudaBackendOptions {
   int machine_rank = 0;  ///< its place among the ranks of its machine, whatever nodes that is cut into
   bool staged = false;
@@ -102,6 +105,10 @@ struct CudaBackendOptions {
   /// How long NCCL may take to connect the ranks of a set.
   std::chrono::nanoseconds connecting = std::chrono::minutes(5);
   std::function<void()> ring;  ///< wakes the engine; any thread, also after the backend's end
+  /// How long `abort` waits for NCCL and the device.
+  std::chrono::nanoseconds abort_patience = std::chrono::seconds(10);
+  /// Takes what the device may still use when that is over, for as long as the process lasts, and why.
+  std::function<void(std::shared_ptr<void>, const std::string& sentence)> leave_behind;
   std::shared_ptr<Tenants> tenants = std::make_shared<Tenants>();  ///< the process's
 };
 
@@ -185,6 +192,7 @@ class CudaBackend final : public data::DeviceBackend {
  private:
   struct OpenJob;
   struct Flight;
+  struct Leftovers;
   class Copies;
 
   // The beginning and the end of a set; each true when something moved.
@@ -207,7 +215,8 @@ class CudaBackend final : public data::DeviceBackend {
   [[nodiscard]] bool choose_buffer(Load& load) const;
   void take_buffer(Load& load, const OwnStream& on);
   void enqueue_end(OpenJob& open, const OwnStream& last);
-  void run_dry() noexcept;
+  static void run_dry(const Equipment& with) noexcept;
+  [[nodiscard]] bool end_by_force(const std::shared_ptr<Leftovers>& held) noexcept;
 
   const CudaBackendOptions options_;
   const int world_size_;

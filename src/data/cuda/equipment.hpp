@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -30,6 +31,7 @@ class Equipment {
   Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit,
             const PrimaryContextPtr& context, bool has_peers);
 
+  const std::function<void()> ring;  // of its own: it may be left behind when the backend is gone
   const DeviceInfo info;
   const CountedMemory counted;
   std::optional<Tenants::Tenancy> tenancy;  // of one who waits for peers there

@@ -75,6 +75,15 @@ class KnownRegions {
       freeing_->run([held = std::move(region)]() mutable { held.reset(); });
     }
   }
+  /// All of them, and the thread that frees some: none is given back any more.
+  [[nodiscard]] std::vector<std::shared_ptr<void>> take_all() {
+    std::vector<std::shared_ptr<void>> all;
+    const base::MutexLock lock(mutex_);
+    for (Known& known : regions_) all.push_back(std::move(known.region));
+    regions_.clear();
+    all.push_back(std::shared_ptr<Worker>(std::move(freeing_)));
+    return all;
+  }
   void clear() {
     freeing_.reset();
     std::vector<Known> regions;  // whose memory may go with them, without the lock

@@ -78,6 +78,7 @@ void Communicator::make(const UniqueId& id, int size, int rank) {
   std::copy(id.begin(), id.end(), std::begin(raw_id.internal));
   size_ = size;
   complete(KOLO_NCCL(CommInitRankConfig)(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
+  is_made_.store(true, std::memory_order_release);
 }
 
 void Communicator::complete(ncclResult_t result, const char* call) const {
@@ -108,6 +109,12 @@ void Communicator::finalize() { complete(KOLO_NCCL(CommFinalize)(raw()), "ncclCo
 void Communicator::destroy() {
   const ncclComm_t own = __atomic_exchange_n(&raw_, nullptr, __ATOMIC_ACQ_REL);
   if (own != nullptr) check(KOLO_NCCL(CommDestroy)(own), "ncclCommDestroy");
+}
+
+bool Communicator::revoke() noexcept {
+  const ncclComm_t own = __atomic_load_n(&raw_, __ATOMIC_ACQUIRE);
+  if (own == nullptr || !is_made_.load(std::memory_order_acquire) || is_unloaded()) return false;
+  return nccl_calls().CommRevoke != nullptr && nccl_calls().CommRevoke(own, 0) == ncclSuccess;
 }
 
 void Communicator::abort() noexcept {

@@ -14,6 +14,7 @@
 #include <nccl.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -63,6 +64,10 @@ class Communicator {
   void finalize();
   /// After `finalize`.
   void destroy();
+  /// Ends what other threads' calls wait for, and its kernels; nothing but `abort` may follow. It frees nothing, so it
+  /// may come beside a call of another thread's. False: nothing was done, as it is still being made, or this NCCL has
+  /// no call for it.
+  bool revoke() noexcept;
   /// Ends it at once, and its kernels, which may be waiting for a rank that will never come. Blocks until they have
   /// ended, and may wait for all that runs on the device: of several communicators there one must not wait for the end
   /// of another's. Any thread: a call of another one that waits for peers fails then. Nothing where NCCL has not come
@@ -94,6 +99,7 @@ class Communicator {
   /// What a call has returned; waits for one that has only begun.
   void complete(ncclResult_t result, const char* call) const;
   int size_ = 0;
+  std::atomic<bool> is_made_{false};
   ncclComm_t raw_ = nullptr;  // NCCL writes it while it makes the communicator, and `abort` reads it then
 };
 

@@ -11,7 +11,7 @@
 
 namespace kolo::cuda {
 
-// Those after CommAbort came with NCCL 2.19, AlltoAll with 2.28.
+// Those after CommAbort came with NCCL 2.19, AlltoAll and CommRevoke with 2.28 and a later one.
 #define KOLO_NCCL_CALLS(CALL)                                                                                          \
   CALL(GetVersion, int*)                                                                                               \
   CALL(GetUniqueId, ncclUniqueId*)                                                                                     \
@@ -33,7 +33,8 @@ namespace kolo::cuda {
   CALL(MemFree, void*)                                                                                                 \
   CALL(CommRegister, ncclComm_t, void*, std::size_t, void**)                                                           \
   CALL(CommDeregister, ncclComm_t, void*)                                                                              \
-  CALL(AlltoAll, const void*, void*, std::size_t, ncclDataType_t, ncclComm_t, cudaStream_t)
+  CALL(AlltoAll, const void*, void*, std::size_t, ncclDataType_t, ncclComm_t, cudaStream_t)                            \
+  CALL(CommRevoke, ncclComm_t, int)
 
 struct NcclCalls {
   std::string file;  ///< from which it was opened; empty: emulated

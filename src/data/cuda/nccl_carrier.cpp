@@ -20,8 +20,11 @@ namespace {
 /// How many forms of portions a communicator remembers: a job whose steps never repeat must not fill its memory with
 /// them.
 constexpr std::size_t kMostForms = 4096;
-/// How long who wants to abort waits for the worker to come back by itself, before each try.
+/// How often whoever waits for the worker looks.
 constexpr std::chrono::milliseconds kLook{50};
+/// How long whoever wants to abort waits for the worker to come back by itself: a call that waits for a dead rank ends
+/// when its sockets do.
+constexpr std::chrono::seconds kLiveCall{2};
 
 /// By DType; nothing: NCCL has no such type.
 constexpr std::array<std::optional<ncclDataType_t>, kDTypeCount> kNcclTypes{
@@ -346,14 +349,27 @@ void NcclCarrier::abort_all() noexcept {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// The worker has a moment to end by itself: NCCL frees what its call uses. One that is still there then waits for a
-/// rank, and comes back when its communicator is aborted; if that was not known yet, when it is aborted again.
+/// NCCL must not free what a call still uses. So the worker has time to come back by itself; a call that is still there
+/// then probably waits for a rank, and is ended by what frees nothing. Where NCCL has not made the communicator yet, or
+/// cannot do that, the communicator is aborted beside the call: NCCL looks for that where it waits. If it did not know
+/// the communicator yet, it is aborted again.
+void NcclCarrier::end_live_call() noexcept {
+  if (is_idle_by(base::now() + kLiveCall)) return;
+  std::vector<Communicator*> others;
+  for (const auto& link : links_) {
+    if (!link->communicator.revoke()) others.push_back(&link->communicator);
+  }
+  while (!is_idle_by(base::now() + kLook)) {
+    for (Communicator* const communicator : others) communicator->abort();
+  }
+}
+
 void NcclCarrier::abort() noexcept {
   {
     const base::MutexLock lock(mutex_);
     aborted_ = true;
   }
-  while (!is_idle_by(base::now() + kLook)) abort_all();
+  end_live_call();
   abort_all();
   failure_ = Status();
   links_.clear();

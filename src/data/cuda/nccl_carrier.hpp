@@ -98,6 +98,7 @@ class NcclCarrier final : public Carrier {
   /// Throws what the last task has thrown.
   [[nodiscard]] bool is_idle();
   [[nodiscard]] bool is_idle_by(base::Time until);
+  void end_live_call() noexcept;
   void abort_all() noexcept;
 
   const PrimaryContextPtr context_;

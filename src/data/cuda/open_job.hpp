@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "data/cuda/carrier.hpp"
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/device_times.hpp"
+#include "data/cuda/equipment.hpp"
 #include "data/cuda/events.hpp"
 #include "data/cuda/portions.hpp"
 #include "data/cuda/set_on_device.hpp"
@@ -44,6 +47,16 @@ struct CudaBackend::Flight {
   Stamps* unpack_stamps = nullptr;  // around the unpack; null: it is not timed
   bool last = false;
   bool under_way = false;
+};
+
+/// All that calls and kernels which are under way may use.
+struct CudaBackend::Leftovers {
+  PrimaryContextPtr context;
+  std::unique_ptr<Equipment> equipment;
+  std::map<core::SetId, std::shared_ptr<SetOnDevice>> sets;
+  std::deque<std::unique_ptr<OpenJob>> jobs;
+  std::deque<Flight> flights;
+  std::vector<std::shared_ptr<void>> regions;
 };
 
 }  // namespace kolo::cuda

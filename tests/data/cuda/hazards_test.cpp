@@ -8,7 +8,9 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -231,6 +233,69 @@ TEST_F(Hazards, ARankThatIsLostWhileNcclConnectsHoldsUpNobody) {
     expect_error(2, options().with_setting("KOLO_TIMEOUT_S", "20").with_setting("KOLO_LATCH_TIMEOUT_S", "1"), job);
     EXPECT_GE(on_the_cpu, 39) << "rank 1 may end before rank 0 has heard of its last";
   }
+}
+
+/// NCCL frees what a call uses, so an abort waits until a call has come back which waits for nobody: here one that is
+/// slow, on the worker's thread, until the abort has looked for it.
+TEST_F(Hazards, AnAbortWaitsForACallThatIsUnderWay) {
+  std::thread releases([] {
+    while (emulated::calls("ncclCommRevoke") + emulated::calls("ncclCommAbort") == 0) std::this_thread::yield();
+    emulated::release_calls();
+  });
+  const auto job = [](const RankStream& stream) {
+    DeviceTensor x(DType::float32, 4, stream, always(0));
+    together(0, [] { emulated::hold_calls("ncclAllReduce"); });
+    Handle handle = allreduce_async("x", x.view());
+    while (emulated::calls("ncclAllReduce") < 2) std::this_thread::yield();
+    if (rank() == 1) throw Error(ErrorCode::user_exception, "this rank ends");
+    handle.wait();
+  };
+  EXPECT_THROW(on_devices(2, options().with_setting("KOLO_LATCH_TIMEOUT_S", "1"), job), Error);
+  releases.join();
+  emulated::drain();
+  for (const emulated::Report& report : emulated::take_reports()) {
+    EXPECT_EQ(report.text.find("inside a call"), std::string::npos) << report.text;
+  }
+}
+
+/// NCCL's abort does not come back. Operations on the CPU do not wait for it, and those on devices only for some
+/// seconds; the process goes on.
+TEST_F(Hazards, AnAbortThatDoesNotEndIsLeftBehind) {
+  emulated::Config config = machine();
+  config.devices = 2;
+  config.numbers = {8, 9};  // of this test alone: they stay in use
+  emulated::reset(config);
+  std::mutex mutex;
+  std::string log;
+  const Options with = options().with_setting("KOLO_LATCH_TIMEOUT_S", "1").with_log_sink([&](const LogRecord& record) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    log += std::string(record.message) + "\n";
+  });
+  std::atomic<bool> submitted{false};
+  const auto job = [&](const RankStream& stream) {
+    DeviceTensor x(DType::float32, 4, stream, always(0));
+    allreduce("x", x.view());
+    together(0, [] { emulated::hold_calls("ncclCommAbort"); });
+    while (rank() == 1 && !submitted) std::this_thread::yield();
+    if (rank() == 1) throw Error(ErrorCode::user_exception, "this rank ends");
+    Handle handle = allreduce_async("x", x.view());
+    std::vector<float> host{1};
+    Handle on_host = allreduce_async("host", kolo::view(host));
+    submitted = true;
+    EXPECT_THROW(static_cast<void>(on_host.wait_for(std::chrono::minutes(1))), Error);
+    EXPECT_FALSE(handle.done());
+    EXPECT_THROW(static_cast<void>(handle.wait_for(std::chrono::minutes(1))), Error);
+    stream.synchronize();
+  };
+  EXPECT_THROW(on_devices(2, with, job), Error);
+  EXPECT_NE(log.find("is left behind"), std::string::npos) << log;
+  // The two threads that were left end now, before the machine does.
+  const std::uint64_t before = emulated::calls("cuCtxPopCurrent");
+  emulated::release_calls();
+  while (emulated::calls("cuCtxPopCurrent") < before + 2) std::this_thread::yield();
+  emulated::drain();
+  emulated::take_reports();
+  emulated::reset(machine());
 }
 
 /// NCCL reaches into memory that has been registered on all ranks, and hangs where it was on some.
