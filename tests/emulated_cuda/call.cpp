@@ -105,7 +105,17 @@ StreamPtr Call::stream(cudaStream_t handle) {
   return found;
 }
 
+void Call::await_room(const Stream& stream) {
+  while (machine.config.most_queued > 0 && stream.queued() >= machine.config.most_queued) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+}
+
+/// Asked by all that give a stream something, before they do.
 bool Call::captured(Stream& stream) {
+  await_room(stream);
   if (!stream.capturing) return false;
   stream.capture_invalidated = true;
   misuse(cudaErrorStreamCaptureUnsupported, stream.name() + " is being captured");

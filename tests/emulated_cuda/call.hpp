@@ -43,6 +43,8 @@ class Call {
   StreamPtr stream(cudaStream_t handle);
   /// That it gives something to a stream, for the trace.
   void gives_to(const Stream& stream);
+  /// Waits until the stream takes one more operation (Config::most_queued).
+  void await_room(const Stream& stream);
   /// Work given to a capturing stream would become part of a graph; none is emulated, so it is refused and reported.
   bool captured(Stream& stream);
   /// What a capture forbids a thread to do even beside the captured stream, by the mode of either: to ask, to wait, to

@@ -46,6 +46,8 @@ struct Config {
   /// For how many collectives a device has room: no other one starts there before one has ended, be it of another
   /// communicator and on another stream. 0: for all.
   unsigned collectives_at_a_time = 0;
+  /// How many operations a stream takes that have not ended; the call that gives it another one blocks. 0: all.
+  std::size_t most_queued = 0;
   /// How much faster than the host's the devices' clock goes, by which events are timed.
   double clock_rate = 1.0;
 };

@@ -89,6 +89,7 @@ class Stream {
   /// The thread ends when all has run; or without running the rest.
   void close(bool at_once);
   bool idle() const noexcept { return queue_.empty(); }
+  std::size_t queued() const noexcept { return queue_.size(); }
   std::string describe() const;
   std::string name() const;
   ActorId actor() const noexcept { return actor_; }

@@ -24,6 +24,9 @@ namespace {
 /// worker makes or a word that another rank says over the set's data plane, mostly comes within some tens of
 /// microseconds.
 constexpr std::chrono::microseconds kSoon{200};
+/// How many batches the device is given before one of them is over. A stream of CUDA's takes some 1000 launches, events
+/// and waits, of which a batch is a few; then the call blocks. (Each set may have KOLO_OPEN_BATCHES of them.)
+constexpr std::size_t kMostGiven = 32;
 /// A batch that packs and unpacks no more than this has all its work on one stream: to change between streams three
 /// times takes longer than what it could overlap with.
 constexpr std::uint64_t kOneStreamBytes = std::uint64_t{1} << 20;
@@ -373,7 +376,7 @@ bool CudaBackend::pack_one() {
   });
   if (next == jobs_.end() || !(*next)->planned) return false;
   OpenJob& open = **next;
-  if (open.packed_portions == 0 && regions_.are_asked()) return false;
+  if (open.packed_portions == 0 && (regions_.are_asked() || given_ >= kMostGiven)) return false;
   Equipment& with = *beginning_.equipment();
   const Portion& portion = open.portions[open.packed_portions];
   Flight flight;
@@ -473,6 +476,7 @@ void CudaBackend::enqueue_end(OpenJob& open, const OwnStream& last) {
   const std::shared_ptr<PooledEvent> end = device_.events().take();
   end->mark(last);
   open.end = end;
+  ++given_;
   ++counters_.batches;
   enqueued_(*open.job, open.end);
 }
@@ -502,6 +506,7 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
     open.job->untimed = times_.take_failure();
   }
   finished.push_back(open.job);
+  if (open.end) --given_;
   jobs_.erase(done);
   if (jobs_.empty()) {  // else one might lie in an arena that is gone
     const Equipment* const with = beginning_.equipment();
@@ -554,6 +559,7 @@ void CudaBackend::abort() noexcept {
   held->equipment = beginning_.take_equipment();
   held->jobs.swap(jobs_);
   held->flights.swap(flights_);
+  given_ = 0;
   if (!held->equipment) return;  // nothing is on the device
   held->context = device_.context();
   held->sets = sets_;

@@ -46,7 +46,8 @@
 // device: otherwise it could wait there for a kernel whose peer has not reached it yet.
 //
 // What blocks under the driver's lock after that: the memory of an arena, milliseconds, while nothing of ours is on the
-// device; what a set's communicator takes to be destroyed; a launch, when a stream is full; and the end.
+// device; what a set's communicator takes to be destroyed; and the end. A launch would, if a stream were full: so
+// batches wait here while so many are with the device.
 //
 // Arenas. A GradientArena's memory is allocated by the driver while no work of ours is on the device, and registered
 // with NCCL. Tensors that lie at the same place of it on all ranks - which is part of what ranks must agree on - are
@@ -236,6 +237,7 @@ class CudaBackend final : public data::DeviceBackend {
   DeviceTimes times_;
   const std::unique_ptr<Copies> copies_;
   std::uint64_t looks_ = 0;  // for batches that are over
+  std::size_t given_ = 0;    // of the jobs, those whose work is all with the device
   base::Time moved_at_{};
 };
 

@@ -235,6 +235,35 @@ TEST_F(Hazards, ARankThatIsLostWhileNcclConnectsHoldsUpNobody) {
   }
 }
 
+/// A stream that is full blocks who gives it more: that must not be the thread that drives the engine.
+TEST_F(Hazards, AFullStreamHoldsUpNobody) {
+  constexpr std::size_t kTensors = 60;
+  emulated::Config config = machine();
+  config.most_queued = 128;  // a batch takes three
+  emulated::reset(config);
+  const Options with = options().with_setting("KOLO_FUSION_THRESHOLD", "0").with_setting("KOLO_OPEN_BATCHES", "64");
+  on_devices(2, with, [](const RankStream& stream) {
+    std::vector<DeviceTensor> tensors;
+    for (std::size_t i = 0; i < kTensors; ++i) tensors.emplace_back(DType::float32, 4, stream, always(1));
+    allreduce("first", tensors.front().view());
+    stream.synchronize();
+    Gate gate;
+    if (rank() == 0) gate.hold(stream);
+    std::vector<Handle> handles;
+    for (std::size_t i = 0; i < kTensors; ++i) handles.push_back(allreduce_async(std::to_string(i), tensors[i].view()));
+    std::vector<float> host{1};
+    Handle on_host = allreduce_async("host", kolo::view(host));
+    EXPECT_TRUE(on_host.wait_for(std::chrono::seconds(30)));
+    barrier();
+    gate.open();
+    wait_all(handles);
+    on_host.wait();
+    stream.synchronize();
+    emulated::acquire_all();
+    barrier();
+  });
+}
+
 /// NCCL frees what a call uses, so an abort waits until a call has come back which waits for nobody: here one that is
 /// slow, on the worker's thread, until the abort has looked for it.
 TEST_F(Hazards, AnAbortWaitsForACallThatIsUnderWay) {
