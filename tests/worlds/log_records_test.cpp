@@ -140,9 +140,10 @@ TEST(LogRecords, AWorldOfOneSaysTheSame) {
   EXPECT_EQ(said[0].rfind("Kolo " + std::string(kolo::version()) + ", 1 rank on 1 node (1); ranks meet by: ", 0), 0U)
       << said[0];
   EXPECT_EQ(said[1].rfind("CPU tensors: ", 0), 0U) << said[1];
-  const std::vector<std::string> batches = records.of(0, LogLevel::debug);
-  ASSERT_EQ(batches.size(), 1U);
-  EXPECT_EQ(batches[0].rfind("batch of 1 request: allreduce of 10 float32 elements", 0), 0U) << batches[0];
+  const std::vector<std::string> debug = records.of(0, LogLevel::debug);
+  ASSERT_EQ(debug.size(), 2U);
+  EXPECT_EQ(debug[0].rfind("milliseconds of the start, behind the meeting: settings ", 0), 0U) << debug[0];
+  EXPECT_EQ(debug[1].rfind("batch of 1 request: allreduce of 10 float32 elements", 0), 0U) << debug[1];
   EXPECT_TRUE(has(records.of(0, LogLevel::trace), "submitted: allreduce of \"x\", 1 tensor of 40 bytes"));
   EXPECT_TRUE(has(records.of(0, LogLevel::trace), "done: allreduce of \"x\", 1 tensor of 40 bytes"));
 }
