@@ -17,7 +17,7 @@ std::exception_ptr make(const std::string& text) {
 
 std::exception_ptr exception_for(const std::string& call, ErrorCode code, const std::string& sentence) {
   // Programs and PyTorch's own tests look for these words.
-  const bool says_so = code != ErrorCode::timeout || sentence.find("timed out") != std::string::npos;
+  const bool says_so = code != ErrorCode::timeout || sentence.find("imed out") != std::string::npos;  // or "Timed out"
   const std::string text = "kolo: " + call + ": " + (says_so ? "" : "timed out: ") + sentence;
   switch (code) {
   case ErrorCode::invalid_argument:
