@@ -79,7 +79,7 @@ void check_job(int processes, const std::vector<std::string>& command) {
 
 using Variables = std::map<std::string, std::string>;
 
-/// What every process of such a job gets.
+/// Every process of such a job gets these variables.
 Variables variables_for(int processes) {
   Variables variables{{"KOLO_JOB_KEY", base::hex_of(base::random_word())}};
   // Each rank would start a thread for every CPU.

@@ -55,7 +55,7 @@ class DeviceWork final : public ::c10d::Work {
 
  private:
   class Given;
-  /// What tells a future that the operation has been given; made when somebody asks for the first time.
+  /// Tells a future that the operation has been given. It is made when somebody asks for the first time.
   std::shared_ptr<Given> given();
   /// The current stream runs behind the operation, which has been given.
   void hold_back_current_stream();

@@ -9,7 +9,7 @@
 //   3. Each leaves the world that it has. What it has open there fails, here and on ranks that need it; where nothing
 //      is open, calls that all ranks have made complete on the others, too. That world's memory goes with the last Work
 //      that belongs to it.
-//   4. They meet as in any start by a store, below the uuid. Connections, memory and the random word that a rank must
+//   4. They meet as in any start by a store, below that key. Connections, memory and the random word that a rank must
 //      prove are new, so nothing of the world before can arrive in this one. A rank that has died since is named by
 //      those that waited for it.
 #include "c10d/process_group.hpp"
@@ -85,8 +85,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::reconfigure(const ::c10d::Reconfigur
           "the uuid " + std::to_string(options.uuid) + " was already used: each reconfiguration needs one of its own");
   }
   if (world_) {
-    const std::shared_ptr<World> former = std::move(world_);
-    world_ = nullptr;
+    const std::shared_ptr<World> former = std::exchange(world_, nullptr);
     group_.reset();
     rank_ = size_ = -1;
     translated(kCall, [&] { former->leave_now("its process group was reconfigured"); });

@@ -143,6 +143,7 @@ void World::leave_at_exit() {
 }
 
 void World::leave_now(const std::string& reason) {
+  if (is_inherited()) return;
   leaving([&] { detail::leave_now(*context_, reason); });
 }
 

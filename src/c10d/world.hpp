@@ -72,7 +72,7 @@ class World {
   /// The same as `at_exit` says.
   void leave_at_exit();
   /// For a rank that goes on in another world: waits a second or two for the others at most, and what is open fails.
-  /// Throws `Error`.
+  /// Does nothing if it is inherited. Throws `Error`.
   void leave_now(const std::string& reason);
   /// At the end of the process: leaves all worlds that are left, and waits for what futures have called back. With a
   /// reason the other ranks are told that, and nobody waits for them.
