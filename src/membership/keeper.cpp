@@ -33,16 +33,21 @@ bool Keeper::is_pressed(const Life& life) const {
 }
 
 bool Keeper::may_come() const {
-  return unborn_ > 0 || std::any_of(lives_.begin(), lives_.end(), [](const auto& each) {
-           return each.second.state == State::building && !each.second.silent;
+  const bool respawns = respawned_ < limits_.respawns;
+  return unborn_ > 0 || std::any_of(lives_.begin(), lives_.end(), [&](const auto& each) {
+           const Life& life = each.second;
+           return life.silent ? respawns && life.state != State::dismissed : life.state == State::building;
          });
 }
 
 std::vector<Process> Keeper::candidates() const {
-  std::vector<Process> all = members_;
+  std::vector<Process> all;
+  for (const Process member : members_) {
+    if (!lives_.at(member).silent) all.push_back(member);
+  }
   std::map<std::uint64_t, Process> waiting;
   for (const auto& [process, life] : lives_) {
-    if (life.state == State::waiting) waiting.emplace(life.arrival, process);
+    if (life.state == State::waiting && !life.silent) waiting.emplace(life.arrival, process);
   }
   for (const auto& [arrival, process] : waiting) all.push_back(process);
   all.resize(std::min(all.size(), static_cast<std::size_t>(limits_.most)));
@@ -144,9 +149,7 @@ void Keeper::pass_on(Process process, const Notice& entry) {
 void Keeper::silent(Process process, base::Time now) {
   const auto found = lives_.find(process);
   if (found == lives_.end() || found->second.silent) return;
-  Life& life = found->second;
-  life.silent = now;
-  if (life.state == State::waiting || life.state == State::ready) dismiss(process, life, "");
+  found->second.silent = now;
   form(now);
 }
 

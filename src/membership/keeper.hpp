@@ -35,7 +35,8 @@
 // frozen container, a hung driver) is left out all the same, and so is one whose connection has ended that long ago,
 // although it runs.
 //
-// Fewer than `least`. The keeper waits, `wait` at most, if a process may still come; then each gets one sentence.
+// Fewer than `least`. The keeper waits, `wait` at most, if a process may still come: one that is being started, or that
+// may be started again once its parent has reaped it (its connection ends first). Then each gets one sentence.
 //
 // The end of the work. If all members of a generation are done, or one has ended with exit status 0 in it, no
 // generation follows: whoever waits or gets ready is told so. From then on only those that start are killed if they do
@@ -102,7 +103,7 @@ class Keeper {
   /// A process has been started in the slot.
   void born(Process process, Slot slot, Parent parent, base::Time now);
   void heard(Process process, const Notice& notice, base::Time now);
-  /// It will say nothing more: its connection has ended. It may still run.
+  /// It will say nothing more: its connection has ended. It may still run; mostly `died` follows, and then a respawn.
   void silent(Process process, base::Time now);
   /// Its parent has reaped it. `well`: with exit status 0.
   void died(Process process, bool well, base::Time now);

@@ -233,6 +233,25 @@ TEST(Keeper, GivesUpWhenNobodyCanCome) {
   EXPECT_TRUE(job.keeper.gave_up());
 }
 
+TEST(Keeper, DoesNotGiveUpWhileTheOneThatIsGoneMayBeStartedAgain) {
+  JobLimits limits = limits_of(2, 2, 2);
+  limits.respawns = kNoLimit;
+  Job job(limits, 2);
+  job.run({0, 1});
+  job.say(1, Topic::ready, 1);
+  static_cast<void>(job.acts());
+  job.keeper.silent(1, job.now);  // killed while it waits, and not reaped yet
+  job.say(0, Topic::ready, 1);
+  EXPECT_EQ(job.acts(), Texts());
+  job.die(1);
+  EXPECT_EQ(job.acts(), Texts{"spawn in slot 1"});
+  job.keeper.born(2, 1, 0, job.now);
+  job.keeper.silent(2, job.now);  // killed while it builds its model
+  EXPECT_EQ(job.acts(), Texts());
+  job.die(2);
+  EXPECT_TRUE(job.keeper.gave_up());
+}
+
 TEST(Keeper, GivesUpWhenNobodyComesInTime) {
   JobLimits limits = limits_of(2, 2, 2);
   limits.wait = seconds(20);

@@ -237,6 +237,7 @@ class World {
     bool wants_out = false;
     bool is_reaped = false;  // and the keeper knows
     base::Time taken_in = base::Time::max();
+    base::Time silent_since = base::Time::min();  // so that the keeper knows
     MemberSide member;
     std::deque<Item> up;
     std::deque<Item> down;
@@ -335,8 +336,10 @@ class World {
     actor.phase = phase;
   }
   static void go_out(Actor& actor) { go_to(actor, Phase::waiting, actor.member.ready()); }
+  /// Its connection ends before its parent has reaped it.
   static void die(Actor& actor, End end) {
     actor.dead = true;
+    if (!actor.silent) actor.up.push_back({{}, End::silent});
     actor.up.push_back({{}, end});
   }
   static void fall_silent(Actor& actor) {
@@ -365,6 +368,7 @@ class World {
     if (item.end == End::none) {
       keeper_.heard(process, item.notice, now_);
     } else if (item.end == End::silent) {
+      actor.silent_since = now_;
       keeper_.silent(process, now_);
     } else {
       actor.is_reaped = true;
@@ -400,6 +404,7 @@ class World {
       }
     }
     if (std::exchange(began_, false)) check_generation();
+    if (!std::exchange(has_given_up_, keeper_.gave_up()) && has_given_up_) check_end();
   }
 
   void deliver(const Act& act) {
@@ -475,18 +480,36 @@ class World {
     if (!std::is_sorted(places.begin(), places.end())) complain("the old ranks have not kept their order");
   }
 
-  void respawn(Slot slot) {
-    ++respawns_;
-    const Actor* last[2] = {nullptr, nullptr};  // of the slot
+  /// The keeper has given up.
+  void check_end() {
+    if (keeper_.ended().find("no other can come") == std::string::npos || limits_.respawns == 0) return;
+    for (std::size_t i = 0; i < actors_.size(); ++i) {
+      const Actor& actor = actors_[i];
+      const bool is_news = actor.dead && !actor.is_reaped && actor.silent_since == now_;
+      const bool is_left_out = actor.wants_out || actor.stopped;
+      if (is_news && !is_left_out && actor.up.back().end == End::badly && !has_ended_early_twice(actor.slot)) {
+        complain("the keeper gave up, and would have started " + name(i) + " again");
+      }
+    }
+  }
+
+  /// The last two processes of the slot.
+  [[nodiscard]] bool has_ended_early_twice(Slot slot) const {
+    const Actor* last[2] = {nullptr, nullptr};
     for (const Actor& actor : actors_) {
-      if (actor.slot != slot) continue;
-      if (!actor.is_reaped) complain("two processes in one slot");
-      last[0] = std::exchange(last[1], &actor);
+      if (actor.slot == slot) last[0] = std::exchange(last[1], &actor);
     }
     const auto is_early = [&](const Actor* one) {
       return one != nullptr && (one->taken_in == base::Time::max() || now_ < one->taken_in + kEarly);
     };
-    if (is_early(last[0]) && is_early(last[1])) complain("respawned after two early deaths");
+    return is_early(last[0]) && is_early(last[1]);
+  }
+
+  void respawn(Slot slot) {
+    ++respawns_;
+    const auto is_in_it = [&](const Actor& one) { return one.slot == slot && !one.is_reaped; };
+    if (std::any_of(actors_.begin(), actors_.end(), is_in_it)) complain("two processes in one slot");
+    if (has_ended_early_twice(slot)) complain("respawned after two early deaths");
     add(slot);
   }
 
@@ -502,6 +525,7 @@ class World {
   std::set<std::pair<std::uint64_t, int>> sizes_;
   std::uint64_t generation_ = 0;
   bool began_ = false;
+  bool has_given_up_ = false;
   int kills_ = 0;
   int respawns_ = 0;
   std::string broken_;
