@@ -16,9 +16,9 @@ std::exception_ptr make(const std::string& text) {
 }  // namespace
 
 std::exception_ptr exception_for(const std::string& call, ErrorCode code, const std::string& sentence) {
-  // Programs and PyTorch's own tests look for these words.
-  const bool says_so = code != ErrorCode::timeout || sentence.find("imed out") != std::string::npos;  // or "Timed out"
-  const std::string text = "kolo: " + call + ": " + (says_so ? "" : "timed out: ") + sentence;
+  // Programs and PyTorch's own tests look for " Timed out ", a word of its own, as Gloo says it.
+  const bool says_so = code != ErrorCode::timeout || sentence.find("imed out ") != std::string::npos;
+  const std::string text = "kolo: " + call + ": " + (says_so ? "" : "Timed out waiting: ") + sentence;
   switch (code) {
   case ErrorCode::invalid_argument:
     return make<c10::ValueError>(text);
