@@ -11,6 +11,10 @@ from pathlib import Path
 from . import page
 
 NO_DEVICE = re.compile("no CUDA device|No CUDA-compatible GPU")
+SHARES_GPUS = (2, 30)  # NCCL, among ranks of a host (NCCL_MULTI_RANK_GPU_ENABLE)
+CANNOT_TELL = 77  # a step's exit status; the last line of its output says why
+NCCL_VERSION = "import ctypes; v = ctypes.c_int(); ctypes.CDLL('libnccl.so.2').ncclGetVersion(ctypes.byref(v)); print(v.value)"
+
 
 class Machine:
     """What this one has, and the environment of the steps."""
@@ -27,7 +31,8 @@ class Machine:
                     "PATH": f"{prepared / 'openmpi/bin'}:{os.environ['PATH']}:/usr/local/cuda/bin",
                     "LD_LIBRARY_PATH": f"{prepared / 'lib'}:{prepared / 'openmpi/lib'}:{nccl}:"
                                        f"{os.environ.get('LD_LIBRARY_PATH', '')}"}
-        self.description = page.describe_machine()
+        self.nccl = self._nccl_version()
+        self.description = {**page.describe_machine(), "NCCL": self.nccl and ".".join(map(str, self.nccl))}
         self.gpus = len([line for line in (page.output_of("nvidia-smi", "-L") or []) if line.startswith("GPU ")])
 
     def _nccl(self):
@@ -44,9 +49,23 @@ class Machine:
             (folder / "libnccl.so.2").symlink_to(found / "libnccl.so.2")
         return folder
 
+    def _nccl_version(self):
+        """(2, 30, 7) of what the steps load, or None."""
+        said = page.output_of("env", f"LD_LIBRARY_PATH={self.env['LD_LIBRARY_PATH']}", sys.executable, "-c", NCCL_VERSION)
+        return (int(said[0]) // 10000, int(said[0]) // 100 % 100, int(said[0]) % 100) if said else None
+
     def lacks(self, step):
-        """What the step needs and there is not, or an empty string."""
+        """A sentence about what the step needs and there is not, or an empty string."""
         for need in step.needs:
+            if need == "two GPUs":
+                if self.gpus < 2 and not self.rehearsed:
+                    return f"needs two GPUs, and there is {self.gpus or 'none'}"
+                continue
+            if need == "peer memory":
+                if self.gpus < 2 and (self.nccl is None or self.nccl < SHARES_GPUS):
+                    return (f"needs two GPUs, or NCCL {'.'.join(map(str, SHARES_GPUS))} (nvidia-nccl-cu13 of the package "
+                            f"index) for two ranks on one; NCCL is {self.description['NCCL'] or 'not there'}")
+                continue
             if need == "--torch":
                 there = self.with_torch
             elif need == "torch":
@@ -73,6 +92,10 @@ class Machine:
         if self.rehearsed and "device" in step.needs:
             said = log.read_text(encoding="utf-8", errors="replace")
             return ("says no device", "") if NO_DEVICE.search(said) else ("failed", f"exit status {status}")
+        if status == CANNOT_TELL:
+            return "skipped", log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        if status == 0 and step.says and not re.search(step.says, log.read_text(encoding="utf-8", errors="replace")):
+            return "failed", f"its output does not say '{step.says}'"
         return ("passed", "") if status == 0 else ("failed", f"exit status {status}")
 
 

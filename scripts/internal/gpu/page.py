@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 FINDING = re.compile(r"accuracy|\[  (PASSED|FAILED)  \] \d+ test|# wrong values|wrong values:|# behind|^PASS$|beyond the "
-                     r"backward|^  GPU |ERROR SUMMARY")
+                     r"backward|^  GPU |ERROR SUMMARY|has (a context|contexts) on|was given back")
 
 
 def output_of(*command):
@@ -59,8 +59,11 @@ def of_steps(name, record):
 
 
 def of_sizes(name, record):
-    rows = [(str(row["bytes"]), "yes" if row["in_place"] else "no", f"{row['time_us']:.1f}",
-             f"{row['baseline']['nccl']['time_us']:.1f}", str(row["wrong"])) for row in record]
+    def of_nccl(row):
+        return f"{row['baseline']['nccl']['time_us']:.1f}" if "baseline" in row else ""
+
+    rows = [(str(row["bytes"]), "yes" if row["in_place"] else "no", f"{row['time_us']:.1f}", of_nccl(row),
+             str(row["wrong"])) for row in record]
     return table(name, (">bytes", "in place", ">Kolo us", ">NCCL us", ">wrong"), rows)
 
 
@@ -83,8 +86,9 @@ def of_programs(name, record):
 
 
 # By how the step's name begins. Records of other steps are in gpu-check.json alone.
-SECTIONS = {"pack": of_pack, "allreduce_direct": of_sizes, "small": of_sizes, "grouped": of_steps, "step": of_steps,
-            "batches": of_times, "times": of_times, "ddp": of_ddp, "beside": of_programs}
+SECTIONS = {"pack": of_pack, "allreduce_alone": of_sizes, "small": of_sizes, "grouped": of_steps, "step": of_steps,
+            "batches": of_times, "times": of_times, "ddp": of_ddp, "beside": of_programs, "peer_allreduce": of_sizes,
+            "peer_grouped": of_steps}
 
 
 def of_record(name, record):
@@ -105,8 +109,9 @@ def write(out, work, machine, steps):
     verdicts = [step["verdict"] for step in steps]
     lines = ["# GPU check", "", *(f"- {what}: {value or 'none'}" for what, value in machine.items()), "",
              ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)) + ".", "",
-             "Ranks that share a GPU exchange data through sockets and take turns on the device. Only their times of the "
-             "host mean something.", "", "| step | verdict | seconds | of | finding |", "|---|---|---:|---:|---|"]
+             "Ranks that share a GPU exchange data through sockets (the steps peer_* by each other's memory) and take turns "
+             "on the device. Only their times of the host mean something.", "",
+             "| step | verdict | seconds | of | finding |", "|---|---|---:|---:|---|"]
     for step in steps:
         text = step["finding"].replace("|", "\\|")
         lines.append(f"| {step['step']} | {step['verdict']} | {step['seconds']:.1f} | {step['limit']} | {text} |")

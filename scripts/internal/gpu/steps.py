@@ -9,6 +9,10 @@ ROOT = Path(__file__).resolve().parents[3]
 SHARED = {"KOLO_SHARE_DEVICE": "1", "NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo",
           "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2", "NCCL_RAS_ENABLE": "0"}
 STAGED = {"KOLO_GPU_BACKEND": "staged"}
+# NCCL 2.30 and newer lets ranks of one host share a GPU. They reach into each other's memory as on two GPUs: by IPC, and
+# without a copy where it is registered. (Their kernels take turns, unless the machine has MPS.)
+PEERS = {"KOLO_SHARE_DEVICE": "1", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0",
+         "NCCL_MAX_CTAS": "2", "NCCL_RAS_ENABLE": "0"}
 # Of those that have changed since they last ran on a device.
 CHANGED_CHECKS = ("behind_a_long_kernel", "many_in_flight", "numbers_of_calls", "data_parallel_in_an_arena")
 # The benchmarks of every collective as tests of several processes: the number of wrong elements is the exit status.
@@ -22,13 +26,18 @@ class Step:
     limit: int  # seconds
     command: list
     env: dict = field(default_factory=dict)
-    needs: tuple = ("device",)  # also torch, kolo_torch, or a program's name
+    needs: tuple = ("device",)  # also two GPUs, peer memory, torch, kolo_torch, or a program's name
+    says: str = ""  # a regular expression that its output must match, if it is to pass
+
+
+def processes(count, *command):
+    """Each on a GPU of its own, where there are as many."""
+    return ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(count), *command]
 
 
 def ranks(count, *command):
     """As processes that share a GPU."""
-    return ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(count), "bash", "-c",
-            'NCCL_HOSTID=kolo-$OMPI_COMM_WORLD_RANK exec "$@"', "rank", *command]
+    return processes(count, "bash", "-c", 'NCCL_HOSTID=kolo-$OMPI_COMM_WORLD_RANK exec "$@"', "rank", *command)
 
 
 def torchrun(count, *program):
@@ -61,6 +70,14 @@ def all_steps(prepared, work, gpus=1):
             command, env = ranks(on, *command), {**SHARED, **(env or {})}
         steps.append(Step(name, limit, command, env or {}, needs))
 
+    def add_peers(name, limit, command, env=None, says=""):
+        env = {**(PEERS if gpus < 2 else {}), **(env or {})}
+        steps.append(Step(f"peer_{name}", limit, processes(2, *command), env, ("device", "peer memory"), says))
+
+    # 0. Where there are several GPUs, a rank on each: it must have a context there, and nowhere else.
+    count = str(max(2, gpus))
+    steps.append(Step("contexts", 30, [sys.executable, str(ROOT / "scripts/internal/gpu/contexts.py"), count,
+                                       *processes(count, *program("gpu_hazards", "contexts"))], needs=("device", "two GPUs")))
     # 1. Packing; bin/kolo-pack-NAME of another build is measured beside.
     for pack in sorted(prepared.glob("bin/kolo-pack*")) or [Path("kolo-pack")]:
         for mib in (16, 64, 128):
@@ -78,31 +95,40 @@ def all_steps(prepared, work, gpus=1):
                                            ("small_2_ranks", 15, small, "nccl")):
         add(name, limit, [*command, "--baseline", baseline, *record(name)], on=2)
         add(f"{name}_not_blocking", limit, [*command, *record(f"{name}_not_blocking")], not_blocking, on=2)
-    # 4. Gradients that come one after another, each a batch.
+    # 4. Two ranks on two GPUs, or on one as if it were two.
+    wide = bench("allreduce", "-b", "1K", "-e", "8M", "-f", "32", "-n", "2", "-w", "1", "-t", "0.2")
+    add_peers("allreduce", 30, [*wide, "--baseline", "nccl", *record("peer_allreduce")],
+              {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P"}, says="via P2P/")
+    add_peers("allreduce_arena", 30, [*wide, "--arena", *record("peer_allreduce_arena")])
+    add_peers("grouped", 30, [*grouped, "--baseline", "nccl-grouped", *record("peer_grouped")])
+    add_peers("grouped_arena", 30, [*grouped, "--arena", *record("peer_grouped_arena")])
+    add_peers("capture", 30, program("gpu_hazards", "capture"))
+    add_peers("arena_freed", 30, program("gpu_hazards", "freed"))
+    # 5. Gradients that come one after another, each a batch.
     for apart in (1000, 20000):
         name = f"batches_{apart // 1000}ms"
         add(name, 20, program("kolo-gpu-times", "batches", "--apart", str(apart), "-n", "20", *record(name)),
             {"KOLO_FUSION_THRESHOLD": "64K"}, on=2)
-    # 5. One all-reduce, from the call until the caller goes on.
+    # 6. One all-reduce, from the call until the caller goes on.
     for name, count in (("times_1_rank", 0), ("times_2_ranks", 2)):
         add(name, 10, program("kolo-gpu-times", "lone", *record(name)), on=count)
-    # 6. What a program does on its GPU beside Kolo.
+    # 7. What a program does on its GPU beside Kolo.
     add("capture", 20, program("gpu_hazards", "capture"), on=2)
     add("arena_freed", 20, program("gpu_hazards", "freed"), on=2)
-    # 7. PyTorch's backend: the checks that have changed.
+    # 8. PyTorch's backend: the checks that have changed.
     add("kolo_torch", 150, [sys.executable, str(ROOT / "scripts/internal/gpu/kolo_torch.py"), str(prepared),
                             str(work / "python")], needs=("torch", "--torch"))
     c10d_test = [sys.executable, str(ROOT / "tests/c10d/c10d_gpu_test.py")]
     for how in ("nccl", "staged"):
         add(f"c10d_changed_{how}", 45, [*c10d_test, "--ranks", "2", "--backends", how, *CHANGED_CHECKS],
             needs=("device", "torch", "kolo_torch"))
-    # 8. PyTorch's programs: what a step takes of the host, by Kolo and by NCCL.
+    # 9. PyTorch's programs: what a step takes of the host, by Kolo and by NCCL.
     ddp = [sys.executable, str(ROOT / "bench/peers/ddp_gpu_step.py"), "--ranks", "1", "--shapes", shapes]
     add("ddp_1_rank", 30, [*ddp, *record("ddp_1_rank")], needs=("device", "torch"))
     beside = torchrun(max(2, gpus), str(ROOT / "bench/pytorch/beside_nccl.py"), "--only", "resnet50,fsdp2", "--samples", "10")
     add("beside_nccl", 60, [*beside, *record("beside_nccl")], SHARED if gpus == 1 else {},
         needs=("device", "torch", "kolo_torch"))
-    # 9. Accesses of the kernels.
+    # 10. Accesses of the kernels.
     add("memcheck", 90, ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", *program("gpu_test"),
                          "--gtest_filter=*Arithmetic.*/1_nccl:*Collectives.*/1_nccl:*.OfEverySize/2_staged"],
         needs=("device", "compute-sanitizer"))
@@ -126,6 +152,9 @@ def all_steps(prepared, work, gpus=1):
                                                            "float32,float64,float16,bfloat16"), env, on=count)
             for mode in COLLECTIVES:
                 add(f"{mode}_{count}_ranks_{how}", 20, bench(mode, *brief, "-d", "float32,float16,int64"), env, on=count)
+    add_peers("example", 30, digits)
+    for mode in COLLECTIVES[1:]:
+        add_peers(mode, 20, bench(mode, *brief, "-d", "float32,float16,int64"))
     for how in ("nccl", "staged"):
         add(f"c10d_{how}", 150, [*c10d_test, "--ranks", "2,4", "--backends", how], needs=("device", "torch", "kolo_torch"))
     for script in ("ddp", "fsdp2", "horovod_style"):

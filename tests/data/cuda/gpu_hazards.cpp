@@ -3,14 +3,19 @@
 // What the program may do on its GPU beside Kolo, on a real device with ranks as processes. Run by scripts/gpu-check.
 //
 //     mpirun -np 2 gpu_hazards capture    # a thread captures graphs, in CUDA's strictest mode, while others reduce
-//     mpirun -np 2 gpu_hazards freed      # an arena is destroyed while work that reads it waits on the device
+//     mpirun -np 2 gpu_hazards freed      # an arena is destroyed while work that reads it waits on the device; and
+//                                         # others, whose memory must become the device's again
+//     mpirun -np 2 gpu_hazards contexts   # says where each rank is, and stays until standard input ends
 //
 // Prints what went wrong; exit status 0 when nothing did.
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
+#include <future>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -196,19 +201,109 @@ bool arena_outlives_its_readers(int device) {
   return wrong == 0;
 }
 
+std::int64_t free_bytes() {
+  std::size_t free = 0, all = 0;
+  check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+  return static_cast<std::int64_t>(free);
+}
+
+/// How many ranks have this device, where each has that at its place among the machine's ranks.
+int ranks_on(int device) {
+  int devices = 0;
+  check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+  return (kolo::size() - device + devices - 1) / devices;
+}
+
+/// With the batches that follow its end an arena's memory is the device's again, time after time.
+bool arenas_are_given_back(int device) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::int64_t kBytes = 256 << 20;
+  constexpr std::chrono::seconds kPatience(10);
+  const Stream stream;
+  const Floats values(1 << 10);
+  const auto place = kolo::Device{kolo::DeviceKind::cuda, device};
+  int round = 1000;  // of names that nobody has used
+  for (int i = 0; i < 4; ++i) {
+    std::int64_t free_beside = 0;
+    {
+      const kolo::GradientArena arena(kBytes, place);
+      reduce(1, ++round, values, stream);
+      kolo::barrier();
+      free_beside = free_bytes();
+      kolo::barrier();  // no rank destroys its own while another one looks
+    }
+    const auto until = Clock::now() + kPatience;
+    const std::int64_t enough = free_beside + ranks_on(device) * kBytes - kBytes / 4;
+    bool everyone_has = false;
+    while (!everyone_has) {
+      reduce(1, ++round, values, stream);
+      const std::int64_t free = free_bytes();
+      const int mine = free >= enough ? 2 : Clock::now() < until ? 1 : 0;
+      const int state = kolo::allreduce(mine, kolo::ReduceOp::min);
+      if (state == 0) {
+        std::printf("rank %d: arena %d: %lld bytes are free, %lld beside the arenas, and %lld were to be\n",
+                    kolo::rank(), i, static_cast<long long>(free), static_cast<long long>(free_beside),
+                    static_cast<long long>(enough));
+        return false;
+      }
+      everyone_has = state == 2;
+    }
+  }
+  std::printf("rank %d: the memory of 4 arenas was given back\n", kolo::rank());
+  return true;
+}
+
+/// As nvidia-smi writes it.
+std::string uuid_of(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    char byte[4];
+    std::snprintf(byte, sizeof byte, "%02x", static_cast<unsigned char>(properties.uuid.bytes[i]));
+    text += (i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "") + std::string(byte);
+  }
+  return text;
+}
+
+/// Collectives of the world and of a group, by this thread and by one that has not called CUDA.
+bool stays_for_a_look(int device) {
+  const Stream stream;
+  const Floats values(1 << 17);
+  std::size_t wrong = reduce(20, 0, values, stream);
+  const auto view = kolo::cuda::view(values.data(), values.count(), stream.raw());
+  values.set(1, stream);
+  const kolo::Group world = kolo::world();
+  std::async(std::launch::async, [&] { kolo::allreduce({world, "by another thread"}, view); }).get();
+  wrong += values.wrong(static_cast<float>(kolo::size()), values.count(), stream);
+  std::printf("process %d of rank %d uses %s; wrong values: %zu\n", static_cast<int>(getpid()), kolo::rank(),
+              uuid_of(device).c_str(), wrong);
+  std::fflush(stdout);
+  while (kolo::rank() == 0 && std::getchar() != EOF) {
+  }
+  kolo::barrier();
+  return wrong == 0;
+}
+
+bool run(const std::string& mode, int device) {
+  if (mode == "capture") return captures_beside_traffic(device);
+  if (mode == "contexts") return stays_for_a_look(device);
+  const bool is_read_first = arena_outlives_its_readers(device);
+  return arenas_are_given_back(device) && is_read_first;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string mode = argc == 2 ? argv[1] : "";
-  if (mode != "capture" && mode != "freed") {
-    std::fprintf(stderr, "usage: gpu_hazards capture|freed\n");
+  if (mode != "capture" && mode != "freed" && mode != "contexts") {
+    std::fprintf(stderr, "usage: gpu_hazards capture|freed|contexts\n");
     return 2;
   }
   try {
     kolo::Session session;
     const int device = kolo::cuda::bind();
-    const bool good = mode == "capture" ? captures_beside_traffic(device) : arena_outlives_its_readers(device);
-    return good ? 0 : 1;
+    return run(mode, device) ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpu_hazards: %s\n", error.what());
     return 1;
