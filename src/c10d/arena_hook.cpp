@@ -40,9 +40,13 @@ void ArenaHook::take_in(const at::Tensor& bucket) {
   if (device_.is_cpu()) {
     std::memcpy(room.data(), memory, bytes);
   } else {
-    const at::TensorOptions as_bytes = at::TensorOptions(at::kByte).device(device_);
-    const auto count = static_cast<std::int64_t>(bytes);
-    at::from_blob(room.data(), {count}, as_bytes).copy_(at::from_blob(memory, {count}, as_bytes));
+    const auto bytes_at = [&](void* place) {
+      return at::for_blob(place, {static_cast<std::int64_t>(bytes)})
+          .options(at::TensorOptions(at::kByte).device(device_))
+          .target_device(device_)  // else CUDA is asked where it lies
+          .make_tensor();
+    };
+    bytes_at(room.data()).copy_(bytes_at(memory));
     note_use_on_current_stream(bucket);
   }
   storage->set_data_ptr(memory_of(arena_, room.data(), device_));

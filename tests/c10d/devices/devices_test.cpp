@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,11 +20,8 @@
 
 #include <kolo/detail/counters.hpp>
 
-#include "api/access.hpp"
-#include "bootstrap/thread_world.hpp"
-#include "c10d/process_group.hpp"
-#include "c10d/streams.hpp"
 #include "tests/c10d/devices/emulated_torch.hpp"
+#include "tests/c10d/devices/ranks.hpp"
 #include "tests/data/cuda/gate.hpp"
 #include "tests/emulated_cuda/emulator.hpp"
 
@@ -33,28 +29,10 @@ namespace kolo::c10d::test {
 namespace {
 
 using kolo::cuda::test::Gate;
-using GroupPtr = c10::intrusive_ptr<ProcessGroupKolo>;
-using Tensors = std::vector<at::Tensor>;
 
 /// By NCCL, and by way of the host.
-class Devices : public ::testing::TestWithParam<const char*> {
+class Devices : public TestOnDevices, public ::testing::WithParamInterface<const char*> {
  protected:
-  void SetUp() override {
-    emulated::Config config;
-    config.devices = kRanks;
-    emulated::reset(config);
-    reset_torch();
-  }
-  void TearDown() override {
-    emulated::drain();
-    for (const emulated::Report& report : emulated::take_reports()) {
-      ADD_FAILURE() << to_string(report.kind) << ": " << report.text;
-    }
-    emulated::reset();
-    reset_torch();
-  }
-
-  static constexpr int kRanks = 2;
   static Options options() {
     return Options{}
         .with_setting("KOLO_TIMEOUT_S", "60")
@@ -62,28 +40,8 @@ class Devices : public ::testing::TestWithParam<const char*> {
         .with_setting("KOLO_FUSION_THRESHOLD", "1M");  // else the emulator is busy filling memory with poison
   }
   [[nodiscard]] static bool is_by_nccl() { return std::string(GetParam()) == "nccl"; }
-
-  /// On each rank, with a current stream of its own.
   static void on_ranks(const std::function<void(const GroupPtr&, int)>& body) {
-    bootstrap::ThreadWorld world(kRanks);
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      ranks.emplace_back([&, rank] {
-        try {
-          ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
-          const c10::StreamGuard own(new_stream(rank));
-          Context context(Bootstrap(std::make_unique<detail::BootstrapHolder>(world.bootstrap(rank))), options());
-          const auto group =
-              c10::make_intrusive<ProcessGroupKolo>(World::of(std::move(context)), std::chrono::milliseconds(60'000));
-          body(group, rank);
-          group->shutdown();
-          ASSERT_EQ(cudaStreamSynchronize(current()), cudaSuccess);
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << "rank " << rank << ": " << error.what();
-        }
-      });
-    }
-    for (std::thread& rank : ranks) rank.join();
+    TestOnDevices::on_ranks(options(), body);
   }
 };
 

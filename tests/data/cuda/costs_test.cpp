@@ -7,12 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +17,7 @@
 #include <kolo/detail/counters.hpp>
 #include <kolo/looking.hpp>
 
+#include "tests/data/cuda/costs.hpp"
 #include "tests/data/cuda/gate.hpp"
 #include "tests/data/cuda/resnet50.hpp"
 
@@ -27,43 +25,6 @@ namespace kolo::cuda::test {
 namespace {
 
 constexpr int kMeasured = 1;  // the rank, and its device: no thread has that one by default
-
-struct Costs {
-  std::size_t cuda = 0;            // calls of CUDA that order or give work, kernel launches among them
-  std::size_t nccl = 0;            // NCCL's
-  std::size_t stream_waits = 0;    // of one stream for another
-  std::size_t thread_changes = 0;  // from one of these calls to the next
-  std::size_t copies = 0;          // of tables, for steps that have not been seen
-  std::size_t bells = 0;
-};
-
-/// What one rank's threads have done for one operation, or one step, from its submission on. Questions (whether an
-/// event has come, whether NCCL has an error, whether a stream is captured) and changes of the current device are not
-/// counted: how many there are is a matter of how long somebody waits.
-Costs costs_of(const std::vector<emulated::TracedCall>& calls) {
-  const std::set<std::string> work{"cudaEventRecord", "cudaStreamWaitEvent", "launch", "cudaMemcpyAsync",
-                                   "cudaLaunchHostFunc"};
-  Costs costs;
-  const emulated::TracedCall* last = nullptr;
-  for (const emulated::TracedCall& call : calls) {
-    const bool is_nccl = call.api.rfind("nccl", 0) == 0 && call.api != "ncclCommGetAsyncError";
-    if (call.device != kMeasured || (!is_nccl && work.count(call.api) == 0)) continue;
-    (is_nccl ? costs.nccl : costs.cuda) += 1;
-    costs.stream_waits += call.api == "cudaStreamWaitEvent" ? 1 : 0;
-    costs.copies += call.api == "cudaMemcpyAsync" ? 1 : 0;
-    costs.bells += call.api == "cudaLaunchHostFunc" ? 1 : 0;
-    if (last != nullptr && last->thread != call.thread) ++costs.thread_changes;
-    last = &call;
-  }
-  return costs;
-}
-
-/// The cheapest of some tries: a thread may happen to be awake for something else.
-Costs cheapest(const std::vector<Costs>& tries) {
-  return *std::min_element(tries.begin(), tries.end(), [](const Costs& a, const Costs& b) {
-    return std::pair(a.cuda + a.nccl, a.thread_changes) < std::pair(b.cuda + b.nccl, b.thread_changes);
-  });
-}
 
 class CostsOf : public CudaTest {
  protected:
@@ -85,7 +46,7 @@ class CostsOf : public CudaTest {
         std::vector<Handle> handles = start();
         for (Handle& handle : handles) wait_on(handle, stream);
         if (measures) {
-          tries.push_back(costs_of(emulated::take_trace()));
+          tries.push_back(costs_of(emulated::take_trace(), kMeasured));
           found = good && good(tries.back());
         }
         stream.synchronize();
@@ -117,17 +78,12 @@ class CostsOf : public CudaTest {
     return measure(prepare, Options{}.with_setting("KOLO_TIMEOUT_S", "300").with_setting("KOLO_SPIN_US", "1000000"),
                    200, [](const Costs& costs) { return costs.thread_changes == 0; });
   }
-
-  static void print(const char* what, const Costs& costs) {
-    std::printf("%-28s %4zu CUDA %4zu NCCL %4zu stream waits %4zu thread changes %2zu tables %2zu bells\n", what,
-                costs.cuda, costs.nccl, costs.stream_waits, costs.thread_changes, costs.copies, costs.bells);
-  }
 };
 
 TEST_F(CostsOf, ALoneAllReduce) {
   for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{4} << 20, std::int64_t{64} << 20}) {
     const Costs costs = lone(bytes);
-    print(("all-reduce of " + std::to_string(bytes) + " bytes").c_str(), costs);
+    print("all-reduce of " + std::to_string(bytes) + " bytes", costs);
     // One event behind the caller's stream and one behind NCCL's, and a wait for each; no second wait where the device
     // is done before `wait_on`.
     EXPECT_LE(costs.cuda, 4U);
@@ -143,7 +99,7 @@ TEST_F(CostsOf, ALoneAverage) {
   for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{4} << 20, std::int64_t{64} << 20}) {
     const Costs costs = lone(
         bytes, [] {}, ReduceOp::average);
-    print(("average of " + std::to_string(bytes) + " bytes").c_str(), costs);
+    print("average of " + std::to_string(bytes) + " bytes", costs);
     EXPECT_LE(costs.cuda, 5U);  // a sum's, and the kernel that divides
     EXPECT_LE(costs.stream_waits, 2U);
     EXPECT_EQ(costs.nccl, 1U);
@@ -228,7 +184,7 @@ TEST_F(CostsOf, AWaitWithADeadline) {
         submitted = i;
         EXPECT_TRUE(wait_given(handle, std::chrono::minutes(1)));
         wait_on(handle, stream);
-        const Costs costs = costs_of(emulated::take_trace());
+        const Costs costs = costs_of(emulated::take_trace(), kMeasured);
         found = costs.thread_changes == 0 && costs.cuda <= 4;
         handle.wait();
       } else {
@@ -272,7 +228,7 @@ TEST_F(CostsOf, AnAllToAllOfEightRanks) {
       };
       Handle handle = alltoall_known_into_async(rows_of(in, rows_in), rows_of(out, rows_out), splits, received);
       wait_on(handle, stream);
-      if (step == kSteps - 1 && rank() == kMeasured) costs = costs_of(emulated::take_trace());
+      if (step == kSteps - 1 && rank() == kMeasured) costs = costs_of(emulated::take_trace(), kMeasured);
       handle.wait();
     }
     EXPECT_EQ(kolo::detail::counters().device_exchanges, 0U);
@@ -341,7 +297,7 @@ TEST_F(CostsOf, AStepOfResNet50) {
                              .with_setting("KOLO_FUSION_THRESHOLD", "1M")
                              .with_setting("KOLO_GPU_DIRECT_BYTES", "512K");
     const Costs costs = measure(prepare, with, 12);
-    print(("ResNet-50, " + way).c_str(), costs);
+    print("ResNet-50, " + way, costs);
     EXPECT_EQ(costs.copies, 0U) << "tables are made anew in a step that repeats";
     EXPECT_EQ(costs.bells, 0U);
     // All gradients are of one stream: a batch waits for it once, and it waits for a batch once.
