@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds LibTorch, as KOLO_WITH_TORCH says. Sets KOLO_HAS_TORCH, and KOLO_TORCH_WITH_CUDA.
+# Finds LibTorch, as KOLO_WITH_TORCH says. Sets KOLO_HAS_TORCH, KOLO_TORCH_WITH_CUDA, and KOLO_C10D_TAKES_CUDA: whether
+# kolo_torch is built and takes tensors of CUDA devices (src/c10d/streams.hpp).
 set(KOLO_HAS_TORCH FALSE)
 if(KOLO_WITH_TORCH STREQUAL OFF)
   list(APPEND KOLO_SUMMARY "LibTorch  left out: KOLO_WITH_TORCH=OFF")
@@ -32,4 +33,8 @@ else()
   else()
     list(APPEND KOLO_SUMMARY "LibTorch  left out: no LibTorch found (Debian: libtorch-dev; others by CMAKE_PREFIX_PATH)")
   endif()
+endif()
+set(KOLO_C10D_TAKES_CUDA FALSE)
+if(KOLO_WITH_PYTHON AND KOLO_HAS_TORCH AND KOLO_TORCH_WITH_CUDA AND KOLO_TORCH_VERSION VERSION_GREATER_EQUAL 2.11)
+  set(KOLO_C10D_TAKES_CUDA TRUE)
 endif()

@@ -9,7 +9,8 @@
 // on the program's stream, a wait of NCCL's own stream for it, ncclAllReduce, an event behind that, and a wait of the
 // program's stream for the second event. On this device that is next to nothing, so the difference is what Kolo's own
 // code takes, the ranks' agreement included, which the plain way does not have. A real
-// device adds the time of each call of CUDA and NCCL to both; docs/gpu.md says how many there are.
+// device adds the time of each call of CUDA and NCCL to both; docs/gpu.md says how many there are. A build that has
+// kolo_torch with CUDA measures its all-reduce, too (job.hpp).
 #include <time.h>
 
 #include <algorithm>
@@ -35,6 +36,7 @@
 
 #include "bench/kolo_bench/models.hpp"
 #include "bench/kolo_bench/samples.hpp"
+#include "job.hpp"
 #include "null_device.hpp"
 
 namespace {
@@ -169,7 +171,7 @@ class Plain {
 
 // ---------------------------------------------------------------- how
 
-/// Of one contestant: microseconds of a call, by sample.
+/// Microseconds of a call, by sample.
 struct Samples {
   std::vector<double> wall;  ///< of the calling thread, until it goes on
   std::vector<double> cpu;   ///< of all the process's threads
@@ -220,38 +222,58 @@ double all_reduces_of(const std::string& what, const Samples& samples) {
   return static_cast<double>(samples.all_reduces) / static_cast<double>(samples.calls);
 }
 
-void measure(const std::string& what, const Call& with_kolo, const Call& plain, int calls, int rounds) {
+/// A way to do what is measured.
+struct Contestant {
+  std::string name;
+  Call call;
+  Samples samples = {};
+};
+
+/// They take turns, sample by sample.
+void measure(const std::string& what, std::vector<Contestant> contestants, int calls, int rounds) {
   constexpr int kWarm = 20;  // Kolo's plans are made, and NCCL has connected
-  for (int i = 0; i < kWarm; ++i) with_kolo();
-  Samples kolos, plains;
-  for (int round = 0; round < rounds; ++round) {
-    take_sample(with_kolo, calls, kolos);
-    take_sample(plain, calls, plains);
+  for (const Contestant& one : contestants) {
+    for (int i = 0; i < kWarm; ++i) one.call();
   }
-  print(what + ", Kolo", summary_of(kolos.wall), summary_of(kolos.cpu), all_reduces_of(what, kolos));
-  print(what + ", plain", summary_of(plains.wall), summary_of(plains.cpu), all_reduces_of(what, plains));
+  for (int round = 0; round < rounds; ++round) {
+    for (Contestant& one : contestants) take_sample(one.call, calls, one.samples);
+  }
+  for (const Contestant& one : contestants) {
+    const double all_reduces = all_reduces_of(what, one.samples);
+    print(what + ", " + one.name, summary_of(one.samples.wall), summary_of(one.samples.cpu), all_reduces);
+  }
+}
+
+void measure_lone(std::int64_t bytes, const Tensors& tensors, kolo_bench::Job& job, int rounds) {
+  constexpr int kCalls = 200;
+  std::vector<Contestant> contestants{{"Kolo", kolo_lone(tensors)}};
+  if (Call call = job.by_torch(bytes)) contestants.push_back({"kolo_torch", std::move(call)});
+  contestants.push_back({"plain", Plain(tensors, false)});
+  measure("all-reduce of " + std::to_string(bytes) + " bytes", std::move(contestants), kCalls, rounds);
+}
+
+void measure_step(const std::string& how, Call with_kolo, Plain plain, int rounds) {
+  constexpr int kSteps = 5;
+  measure("ResNet-50 " + how, {{"Kolo", std::move(with_kolo)}, {"plain", std::move(plain)}}, kSteps, rounds);
 }
 
 void run(int rounds) {
-  std::deque<Tensors> tensors;  // outlive the session, whose end is that of what is still open
-  const kolo::Session session;
-  kolo::cuda::bind();
+  std::deque<Tensors> tensors;  // outlive the job, whose end is that of what is still open
+  kolo_bench::Job job;
   if (kolo::rank() == 0) {
     std::printf("%d ranks, %d samples of each in turns; of the slowest rank\n%-44s %9s %9s %9s %10s %8s\n",
                 kolo::size(), rounds, "", "median us", "p10", "p90", "CPU us", "of NCCL");
   }
   for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{1} << 20, std::int64_t{64} << 20}) {
     const Tensors& one = tensors.emplace_back(std::vector{bytes / static_cast<std::int64_t>(sizeof(float))});
-    constexpr int kCalls = 200;
-    measure("all-reduce of " + std::to_string(bytes) + " bytes", kolo_lone(one), Plain(one, false), kCalls, rounds);
+    measure_lone(bytes, one, job, rounds);
   }
   std::vector<std::int64_t> elements = kolo_bench::find_model("resnet50").tensors;
   std::reverse(elements.begin(), elements.end());  // as a backward pass computes them
   const Tensors& gradients = tensors.emplace_back(elements);
-  constexpr int kSteps = 5;
-  measure("ResNet-50 by name", kolo_by_name(gradients), Plain(gradients, false), kSteps, rounds);
-  measure("ResNet-50 prepared", kolo_prepared(gradients), Plain(gradients, false), kSteps, rounds);
-  measure("ResNet-50 grouped", kolo_grouped(gradients), Plain(gradients, true), kSteps, rounds);
+  measure_step("by name", kolo_by_name(gradients), Plain(gradients, false), rounds);
+  measure_step("prepared", kolo_prepared(gradients), Plain(gradients, false), rounds);
+  measure_step("grouped", kolo_grouped(gradients), Plain(gradients, true), rounds);
 }
 
 /// 0: help was printed.

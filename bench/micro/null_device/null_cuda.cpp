@@ -136,12 +136,17 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*
   *stream = new_handle<cudaStream_t>();
   return cudaSuccess;
 }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = new_handle<cudaStream_t>();
+  return cudaSuccess;
+}
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* number) {
   *number = reinterpret_cast<std::uintptr_t>(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t /*stream*/) { return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) { return cudaSuccess; }
+cudaError_t cudaStreamQuery(cudaStream_t /*stream*/) { return cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t /*stream*/, cudaEvent_t /*event*/, unsigned /*flags*/) {
   return cudaSuccess;
 }
