@@ -12,8 +12,8 @@
 ///     kolo::cuda::wait_on(h, stream);                        // what follows on the stream sees the result
 ///
 /// - All collectives take views of device memory, except those that return their result: use the call with `_into`.
-///   Inputs and outputs of one call lie on one device, and a rank uses one device. `send` and `recv` copy through
-///   memory of the host (kolo/point_to_point.hpp).
+///   Inputs and outputs of one call lie on one device, and a rank uses one device. `send` and `recv` may have a tensor
+///   of the CPU on the other side (kolo/point_to_point.hpp).
 /// - A view's stream is the stream on which the tensor is written. The collective begins when the work is done that was
 ///   given to the stream before the call. nullptr is the legacy default stream, `cudaStreamPerThread` the calling
 ///   thread's. A view without a stream is memory that no work on the device writes any more.
@@ -47,6 +47,7 @@
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
 #include <kolo/handle.hpp>
+#include <kolo/point_to_point.hpp>
 #include <kolo/types.hpp>
 
 struct CUstream_st;  // what a cudaStream_t points to, so that this header needs none of CUDA's
@@ -107,6 +108,11 @@ KOLO_API void wait_on(Handle& handle, StreamHandle stream);
 /// `std::chrono::nanoseconds::max()` waits as long as `wait_on`. The operation's own failure is left to that. Throws
 /// `Error` (invalid_argument) for an operation on tensors of the CPU, and inside a callback.
 [[nodiscard]] KOLO_API bool wait_given(Handle& handle, std::chrono::nanoseconds duration);
+
+/// What a receive into a tensor of a device has got, as `receive.get()` says, but without a wait for the device: waits
+/// as `wait_on` does. Throws the operation's `Error` when it has failed, and (invalid_argument) for a receive into
+/// memory of the CPU, and inside a callback.
+[[nodiscard]] KOLO_API Received received(Future<Received>& receive);
 
 /// Calls `callback` once, when all work of the operation has been given to the device, or the operation is done: from
 /// then on `wait_on` does not block. Otherwise as `Handle::on_done`. Throws `Error` (invalid_argument) for an operation

@@ -6,7 +6,7 @@
 /// A receive names the sending rank and a tag, or takes any. Messages between the same two ranks with the same tag are
 /// received in the order in which they were sent. Send and receive have the same element type. The receive's buffer may
 /// be longer than the message; `Received` says how long the message was. Messages belong to a group: a receive in
-/// another group does not get them. Messages and collectives do not wait for each other.
+/// another group does not get them. Messages and collectives do not wait for each other, but for the place on a GPU.
 ///
 /// When a send is done, its memory may be used again. A send of up to 8 KiB is done as soon as the message is on its
 /// way, received or not, unless very many messages wait already. A longer send waits for its receive (up to 16 KiB only
@@ -20,15 +20,20 @@
 /// Messages that wait for their receive take memory on the receiving rank. If they come to more than 1 GiB there, the
 /// job ends (`transport`).
 ///
-/// Tensors lie in memory of the CPU or of a CUDA device, on either side. A device's tensors are copied through memory
-/// of the host, whatever KOLO_GPU_BACKEND is, and not by NCCL. Differences:
+/// Tensors lie in memory of the CPU or of a CUDA device, on either side. From device to device they go by NCCL, unless
+/// KOLO_GPU_BACKEND is `staged`; the first ones from a rank to another, and those of which one side lies in memory of
+/// the CPU, are copied through memory of the host (docs/gpu.md). Differences:
 /// - A view's stream is as for collectives (kolo/cuda.hpp): a send reads, and a receive writes, after the work that the
 ///   stream was given before the call. `wait` and `done` include the device's work. `cuda::wait_on` makes a stream
-///   wait, and returns when the data has passed through the host: for a receive, when the message has come.
+///   wait, and returns when both ranks have called, or through the host when the message has come.
+/// - By NCCL the messages from one rank to another go one after another, in the order in which the receives take them.
+///   One whose stream does not come to the call holds up those behind it.
 /// - A send waits for its receive, however short it is.
 /// - A receive names the sending rank; any_rank is refused (`unsupported`).
-/// - The deadline of a send includes the wait for its stream. The deadline of a receive counts until the data has come;
-///   after that the receive waits for its stream without a deadline.
+/// - A deadline counts until both ranks have agreed on the message. Through the host that of a send includes the wait
+///   for its stream, and that of a receive counts until the data has come; after that the receive waits for its stream
+///   without a deadline. By NCCL the message is then as a collective: if it does not come to its end within
+///   KOLO_TIMEOUT_S, or within its own deadline where that is longer, the job ends.
 ///
 /// Thread-safe. Buffers must outlive the operation. The same memory may be sent several times at once, but only one
 /// open receive may write it.

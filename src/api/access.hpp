@@ -9,6 +9,7 @@
 #include <kolo/call.hpp>
 #include <kolo/context.hpp>
 #include <kolo/handle.hpp>
+#include <kolo/point_to_point.hpp>
 
 #include "bootstrap/bootstrap.hpp"
 
@@ -51,6 +52,9 @@ inline detail::ContextImpl& impl_of(const Context& context) { return impl_of(det
 /// Throws Error as `impl_of`, and invalid_argument if this rank is no member.
 detail::GroupParts parts_of(const Group& group);
 engine::SetState& set_of(const Group& group);
+
+/// What a receive has got, once it has its message.
+Received received(const detail::HandleState& receive);
 
 inline const detail::CallParts& parts_of(const Call& call) noexcept { return detail::Access::parts(call); }
 

@@ -71,6 +71,17 @@ void wait_on(Handle& handle, StreamHandle stream) {
   if (operation.failed()) throw Error(operation.outcome());
 }
 
+Received received(Future<Received>& receive) {
+  detail::HandleState& operation = detail::HandleAccess::state(receive);
+  if (operation.device() != DeviceKind::cuda) {
+    throw Error(ErrorCode::invalid_argument, "received is for receives into tensors of a CUDA device; use get()");
+  }
+  const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
+  if (engine) engine->driving().wait_given(operation);
+  if (operation.failed()) throw Error(operation.outcome());
+  return api::received(operation);
+}
+
 bool wait_given(Handle& handle, std::chrono::nanoseconds duration) {
   detail::HandleState& operation = detail::HandleAccess::state(handle);
   if (operation.device() != DeviceKind::cuda) {

@@ -145,6 +145,7 @@ std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const d
   operation->host = host_memory(call, own.bytes);
   own.data = operation->host.get();
   own.is_late = sends;
+  own.on_device = parts.engine.device()->passes_messages();
   data::DeviceCopy& copy = operation->copy;
   copy.direction = sends ? data::DeviceCopy::Direction::to_host : data::DeviceCopy::Direction::to_device;
   copy.on_device = const_cast<std::byte*>(own.tensor);
@@ -243,8 +244,10 @@ Handle detail::start(const Group& group, const Transfer& transfer) {
 
 Received Future<Received>::get() {
   wait();
-  return received(*detail::HandleAccess::state(*this).message);
+  return api::received(detail::HandleAccess::state(*this));
 }
+
+Received api::received(const detail::HandleState& receive) { return kolo::received(*receive.message); }
 
 bool Future<Received>::cancel() {
   detail::HandleState& receive = detail::HandleAccess::state(*this);

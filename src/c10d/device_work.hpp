@@ -8,8 +8,8 @@
 //
 // `wait` and the future do not wait for the device, but for the moment from which on a stream can be held back: when
 // all work of the operation has been given to the device ("given"). That takes the other ranks' calls. The thread that
-// waits drives the engine meanwhile, so that no other thread is woken on the way. A receive is the exception: its
-// `wait` returns when the message has arrived, because only then are its length and its source known.
+// waits drives the engine meanwhile, so that no other thread is woken on the way. Of a message, too: both ranks have
+// called then. (Where it goes by the host it has come there.)
 #pragma once
 
 #include <chrono>

@@ -10,7 +10,11 @@
 
 #include <ATen/Functions.h>
 
+#include <kolo/config.hpp>
 #include <kolo/point_to_point.hpp>
+#if KOLO_WITH_CUDA
+#include <kolo/cuda.hpp>
+#endif
 
 #include "c10d/errors.hpp"
 #include "c10d/process_group.hpp"
@@ -40,6 +44,15 @@ const at::Tensor& only_message(const char* call, const std::vector<at::Tensor>& 
           "the tag is " + std::to_string(tag) + "; it must be from 0 to " + std::to_string(kMonitorTag - 1));
   }
   return tensors.front();
+}
+
+/// Into a device's memory: once that has been given all of it to do.
+Received what_came(Future<Received>& receive, const at::Device& into) {
+#if KOLO_WITH_CUDA
+  if (into.is_cuda()) return cuda::received(receive);
+#endif
+  static_cast<void>(into);
+  return receive.get();
 }
 
 }  // namespace
@@ -72,7 +85,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::Op
     operation.handles.push_back(received);
     operation.buffers.push_back(packed);
     operation.finish = [=, &operation] {
-      const Received message = received->get();
+      const Received message = what_came(*received, packed.device());
       if (message.elements != packed.numel() * each) {
         raise(call, ErrorCode::mismatch,
               "rank " + std::to_string(message.source) + " has sent " + std::to_string(message.elements / each) +

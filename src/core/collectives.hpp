@@ -108,6 +108,7 @@ inline constexpr CollectiveTraits kCollectives[] = {
      .rows_differ = true,
      .batches = true,
      .needs_all = true},
+    {.kind = CollectiveKind::message, .name = "message", .shapes = Shapes::same, .rooted = true, .needs_all = true},
 };
 inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
 inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;

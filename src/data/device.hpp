@@ -63,6 +63,7 @@ struct DeviceSet {
   int rank = 0;  ///< this one's place in it
   int size = 1;
   std::vector<int> members;  ///< as ranks of the world, by rank of the set; empty for the world itself
+  bool is_pair = false;      ///< for messages between two ranks: nothing of another set is behind them on the device
   /// Makes the data plane of the CPU that its tensors of a device have for themselves. The backend calls it in the
   /// set's first batch there, the driver's thread; never where there is none.
   std::function<std::unique_ptr<Backend>()> make_plane;
@@ -119,6 +120,8 @@ class DeviceBackend : public Backend {
   virtual void check_usable(Device device, const core::Signature& signature) = 0;
   /// The same for a message.
   virtual void check_usable(Device device) = 0;
+  /// Whether it can run `CollectiveKind::message`: pass data to other ranks' devices.
+  [[nodiscard]] virtual bool passes_messages() const noexcept = 0;
   /// The stream as it is now. Throws Error (invalid_argument) while it is being captured into a graph.
   [[nodiscard]] virtual DeviceEventPtr record(Device device, Stream stream) = 0;
 

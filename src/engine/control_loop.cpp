@@ -11,6 +11,7 @@
 #include "base/hash.hpp"
 #include "base/quote.hpp"
 #include "control/sentences.hpp"
+#include "data/p2p/message_sentences.hpp"
 #include "engine/name_table.hpp"
 #include "engine/records.hpp"
 
@@ -81,9 +82,6 @@ void ControlLoop::take(Submission& item, FoundCalls& found, base::Time now) {
   case Command::join:
   case Command::join_counted:
     begin_join(std::move(item.operation), item.command == Command::join_counted, now);
-    break;
-  case Command::copy:
-    messages_.admit(static_cast<MessageOperation&>(*item.operation));
     break;
   case Command::end_step:
     end_step(item.set);
@@ -400,12 +398,15 @@ void ControlLoop::on(const control::RunCalls& batch) {
 
 void ControlLoop::on(const control::FailCall& failed) {
   const OperationPtr operation = engine_.sets.sequence_of(failed.set).pop();
-  engine_.open.complete(*operation, failed.status);
+  const bool is_message = operation->message != nullptr;  // of which one side has given up its part
+  engine_.open.complete(*operation, is_message ? p2p::given_up_there(*operation->message) : failed.status);
 }
 
 void ControlLoop::on(const control::FailLastCalls& failed) {
-  engine_.note_desertion(engine_.participant.earliest_to_leave(engine_.sets.state_of(failed.set).members));
+  const int left = engine_.participant.earliest_to_leave(engine_.sets.state_of(failed.set).members);
   for (const OperationPtr& operation : engine_.sets.sequence_of(failed.set).pop_behind(failed.last)) {
+    if (!operation->is_own) engine_.note_desertion(left);
+    messages_.give_up_other_half(*operation, failed.status);
     engine_.open.complete(*operation, failed.status);
   }
 }
@@ -417,7 +418,7 @@ void ControlLoop::on(const control::FailName& failed) {
   const std::vector<std::int32_t> members =
       makes_set ? operation->signature->ranks : engine_.sets.state_of(operation->entry->set).members;
   if (makes_set) engine_.sets.entries.forget(failed.name);
-  if (failed.status.code() == ErrorCode::rank_lost)
+  if (failed.status.code() == ErrorCode::rank_lost && !operation->is_own)
     engine_.note_desertion(engine_.participant.earliest_to_leave(members));
   engine_.open.complete(*operation, failed.status);
 }
@@ -431,7 +432,9 @@ void ControlLoop::on(const control::SetMade& made) {
   engine_.executor.add_set(made.set, std::move(set.plane), topology.size);
   engine_.messenger.on_set(set.state->serial);
   if (engine_.device != nullptr) {
-    engine_.device->add_set({made.set, topology.rank, topology.size, made.members, std::move(set.make_device_plane)});
+    const bool is_pair = operation->signature->names.front().starts_with(DevicePairs::kNames);
+    engine_.device->add_set(
+        {made.set, topology.rank, topology.size, made.members, is_pair, std::move(set.make_device_plane)});
   }
   engine_.sets.entries.forget(made.name);
   operation->outputs.first.set = std::move(set.state);
@@ -549,7 +552,6 @@ void ControlLoop::fail_all(const Status& status) {
     engine_.open.make_room();
     const std::optional<Submission> item = mailbox.try_pop();
     if (!item) break;
-    if (item->command == Command::copy) messages_.admit(static_cast<MessageOperation&>(*item->operation));
     if (!item->starts_operation()) continue;
     if (take_in(*item->operation, false, base::now())) engine_.open.complete(*item->operation, status);
   }

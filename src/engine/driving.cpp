@@ -472,8 +472,9 @@ void Driving::end_now(Operation& operation, const std::string& reason) {
   if (operation.message != nullptr) {
     engine_.messenger.give_up(*operation.message, Status(ErrorCode::user_exception, reason),
                               engine_.ending.deserted_by());
-    while (!is_done()) help_until(is_done, base::now() + kFarewell);
-    return;
+    // If it is with the device, that mostly ends it soon; else it is as a collective.
+    help_until(is_done, base::now() + engine_.open.patience.usual);
+    if (is_done()) return;
   }
   const auto is_over = [&] { return engine_.ending.faulted() || is_done(); };
   if (!is_over()) {

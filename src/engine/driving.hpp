@@ -107,6 +107,8 @@ class Driving {
     while (!control_loop_.mailbox.try_push(std::move(submission))) make_space();
   }
   void make_space() KOLO_EXCLUDES(kDriving);
+  /// For the driver, which must not wait for space.
+  [[nodiscard]] base::Mailbox<Submission>& mailbox() noexcept { return control_loop_.mailbox; }
   /// A pass has something to do: this thread makes it, where nobody else does.
   void pass_now() KOLO_EXCLUDES(kDriving);
   /// Throws Error (invalid_argument) inside a callback, where nobody may wait.

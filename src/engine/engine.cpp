@@ -44,7 +44,8 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
   if (state_.ending.is_stopped()) return false;
   state_.driver.take_over();
   const Driving::HandOver after(driving_);
-  driving_.progress();  // what lies in the mailbox is open, too
+  driving_.progress();  // what lies in the mailbox is open, too,
+  driving_.progress();  // and a message may just have become a call
   const auto inside = [&](const std::byte* data) { return data >= begin && data < begin + bytes; };
   const bool used = std::any_of(state_.open.begin(), state_.open.end(), [&](const Operation* operation) {
     return std::any_of(operation->buffers.begin(), operation->buffers.end(),

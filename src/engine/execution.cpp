@@ -60,8 +60,9 @@ void Execution::finish(Batch& batch) {
 }
 
 void Execution::finish(Operation& member, const Status& outcome) {
-  engine_.tally.note(member.signature->kind, member.buffers.size(), static_cast<std::uint64_t>(member.bytes()));
-  if (outcome.ok()) engine_.ending.note_success(member.waiting.since);
+  if (member.signature->kind != core::CollectiveKind::message)  // those are counted when they are agreed on
+    engine_.tally.note(member.signature->kind, member.buffers.size(), static_cast<std::uint64_t>(member.bytes()));
+  if (outcome.ok() && !member.is_own) engine_.ending.note_success(member.waiting.since);
   engine_.open.complete(member, outcome);
 }
 

@@ -202,6 +202,10 @@ void Executor::count(Batch& batch) {
   for (const data::Run& run : batch.job.runs) {
     const auto bytes = static_cast<std::uint64_t>(run.elements) * size_of(run.dtype);
     all += bytes;
+    if (run.kind == core::CollectiveKind::message) {  // counted as a message
+      batch.routes |= recorder::kDevice;
+      continue;
+    }
     switch (batch.on_device ? data::RunRoute::device : cpu.route(run)) {
     case data::RunRoute::device:
       tally_->bytes_on_device += bytes;

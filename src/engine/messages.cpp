@@ -228,19 +228,41 @@ void Messages::submit(const std::shared_ptr<MessageOperation>& operation,
   p2p::Message& message = *operation->message;
   driving_.give_engine(*operation);
   operation->self = operation;
+  if (operation->host != nullptr) {
+    submit_of_device(*operation, timeout);
+    return see_to(message);
+  }
   const bool done = engine_.messenger.start(message);
   const bool is_open = !done && hand_over(message, operation.get(), timeout);
-  // On a device the driver goes on: with the data of a send, and with a receive that has its message already.
-  if (operation->host != nullptr && is_open == (message.role == p2p::Message::Role::send)) {
-    driving_.push({Command::copy, operation});
-    return engine_.driver.ring_if_asleep();
-  }
   if (!is_open) {
     operation->self.reset();
     note_ended_here(message);
     bool was_awaited = false;
     operation->complete(message.status, was_awaited);  // nobody has it yet
   }
+  see_to(message);
+}
+
+/// It has its owner from the beginning, so that the driver hears of its end in the order of all ends, and goes on: with
+/// the data, or with the call that it has become.
+void Messages::submit_of_device(MessageOperation& operation, std::optional<std::chrono::nanoseconds> timeout) {
+  p2p::Message& message = *operation.message;
+  record_open(*engine_.recorder, message);
+  message.owner = &operation;
+  message.begun = base::now();
+  message.patience = timeout.value_or(engine_.open.patience.usual);
+  message.deadline = base::after(message.begun, message.patience);
+  message.warn_at = base::after(message.begun, engine_.open.patience.warn_after);
+  try {
+    engine_.messenger.start(message);
+  } catch (...) {
+    if (message.state == p2p::Message::State::fresh) operation.self.reset();  // it has not begun; else its end is told
+    throw;
+  }
+}
+
+/// The message has begun, and this thread goes on.
+void Messages::see_to(const p2p::Message& message) {
   if (engine_.messenger.has_news() || (engine_.messenger.is_busy() && engine_.messenger.leaves_node(message)))
     return driving_.pass_now();
   if (engine_.messenger.is_busy()) look_soon();
@@ -269,12 +291,6 @@ bool Messages::cancel(Operation& receive) {
 
 // ---------------------------------------------------------------- the driver
 
-void Messages::admit(MessageOperation& operation) {
-  if (operation.done()) return;  // it has ended meanwhile
-  if (operation.message->role == p2p::Message::Role::receive) return end(operation);
-  if (!engine_.ending.faulted() && !engine_.ending.is_stopped()) copies_.begin(operation);
-}
-
 /// Between the device and the memory of messages.
 bool Messages::move_copies() {
   if (!engine_.ending.may_use_backends()) return false;
@@ -302,16 +318,44 @@ bool Messages::move_open(base::Time now) {
     ++engine_.tally.stalls;
     engine_.deferred.log(LogLevel::warning, std::move(warning));
   }
-  return take_ended() || moved;
+  moved |= take_ended();
+  if (pairs_.is_busy() && engine_.ending.may_use_backends()) moved |= pairs_.move(driving_.mailbox());
+  return moved;
 }
 
 bool Messages::take_ended() {
   if (!engine_.messenger.has_news()) return false;
   engine_.open.waiters.note_change();
-  for (p2p::Message* message : engine_.messenger.take_done()) {
-    end(*static_cast<MessageOperation*>(message->owner));
+  const bool may_begin = !engine_.ending.faulted() && !engine_.ending.is_stopped();
+  const p2p::News& news = engine_.messenger.take_news();
+  if (may_begin) {
+    for (const p2p::Direction& direction : news.met) pairs_.introduce(direction);
+    for (const p2p::Message* send : news.late) copies_.begin(*static_cast<MessageOperation*>(send->owner));
+  }
+  for (p2p::Message* message : news.done) {
+    if (message->way == p2p::Way::device && message->status.ok() && may_begin) {
+      give_to_device(*message);
+    } else if (message->owner != nullptr) {
+      end(*static_cast<MessageOperation*>(message->owner));
+    }
   }
   return true;
+}
+
+/// Both ranks have agreed on it: from here on it is a call in the log. Without an owner it is one of nothing.
+void Messages::give_to_device(p2p::Message& message) {
+  const int own = engine_.topology.rank;
+  const bool sends = message.role == p2p::Message::Role::send;
+  const p2p::Direction direction = sends ? p2p::Direction{own, message.peer} : p2p::Direction{message.source, own};
+  if (message.owner == nullptr) return pairs_.call(direction, std::make_shared<Operation>(), nullptr, 0);
+  auto& operation = *static_cast<MessageOperation*>(message.owner);
+  record_end(*engine_.recorder, message);
+  operation.host.reset();
+  // Which ends the job, as that of a collective.
+  operation.timeout = std::max<std::chrono::nanoseconds>(message.patience, engine_.open.patience.usual);
+  if (operation.copy.ready) operation.ready = {std::move(operation.copy.ready)};
+  pairs_.call(direction, std::move(operation.self), operation.copy.on_device,
+              sends ? message.bytes : message.received_bytes);
 }
 
 /// The protocol has done with its message.
@@ -319,7 +363,8 @@ void Messages::end(MessageOperation& operation) {
   const Status& status = operation.message->status;
   note_end(*operation.message, operation.message->begun);
   if (copies_.keeps(operation, !engine_.ending.faulted() && !engine_.ending.is_stopped())) return;
-  complete(operation, status.ok() && operation.lacks_data() ? engine_.ending.end_of_all() : status);
+  const bool lacks_data = operation.lacks_data() || operation.message->way == p2p::Way::device;
+  complete(operation, status.ok() && lacks_data ? engine_.ending.end_of_all() : status);
 }
 
 /// What the end of a message that began then says of other ranks. A send may succeed though nobody is there any more.
@@ -360,6 +405,11 @@ void Messages::close(const Status& status) {
 
 void Messages::fail(const Status& status) {
   for (MessageOperation* operation : copies_.take()) complete(*operation, status);
+  for (const OperationPtr& operation : pairs_.take()) {
+    auto& call = static_cast<MessageOperation&>(*operation);
+    call.self = operation;
+    complete(call, status);
+  }
   close(status);
 }
 

@@ -24,6 +24,7 @@
 
 #include "data/device.hpp"
 #include "data/p2p/message.hpp"
+#include "engine/device_pairs.hpp"
 #include "engine/engine_state.hpp"
 #include "engine/operation.hpp"
 #include "engine/sets.hpp"
@@ -41,23 +42,25 @@ struct MessageOperation final : Operation {
   MessageOperation* half = nullptr;
 
   // -- where the tensor lies on a device (DeviceMessages)
-  std::unique_ptr<std::byte[]> host;  ///< the message's memory; null: the tensor's own, of the CPU
-  data::DeviceCopy copy;              ///< between the two; the driver's, from when it begins
-  bool is_copying = false;            ///< it has begun, and is not over; the driver's
-  bool has_ended = false;             ///< the message has; the driver's
+  std::unique_ptr<std::byte[]>
+      host;                 ///< the message's memory; null: the tensor's own, or it goes from device to device
+  data::DeviceCopy copy;    ///< between the two; the driver's, from when it begins
+  bool is_copying = false;  ///< it has begun, and is not over; the driver's
+  bool has_ended = false;   ///< the message has; the driver's
   /// Of a message that has ended well: whether its data must still be copied into the tensor.
   [[nodiscard]] bool lacks_data() const noexcept {
     return host != nullptr && message->role == p2p::Message::Role::receive && message->received_bytes > 0;
   }
 };
 
-/// Messages whose tensors lie on a device. Such a message is an ordinary one in memory of the host, plus a copy: a send
-/// copies the tensor into that memory, from the call on; a receive copies into the tensor when all data has come.
+/// Messages whose tensors lie on a device, and which do not go from device to device (device_pairs.hpp). Such a message
+/// is an ordinary one in memory of the host, plus a copy: a send copies the tensor into that memory, from the call on,
+/// or from when it is known that the message goes this way; a receive copies into the tensor when all data has come.
 /// Messages of devices and of the CPU therefore match, keep their order, time out and fail alike.
 ///
-///   send     begin, at the call  ->  copied: `Messenger::provide`, piece by piece  ->  the message ends: the operation
-///            is done, once nothing of the copy is under way
-///   receive  the message ends    ->  begin  ->  copied: the operation is done
+///   send     begin (`p2p::News::late`)  ->  copied: `Messenger::provide`, piece by piece  ->  the message ends: the
+///            operation is done, once nothing of the copy is under way
+///   receive  the message ends           ->  begin  ->  copied: the operation is done
 ///
 /// The driver's, but for `open`.
 class DeviceMessages {
@@ -110,7 +113,8 @@ class Messages {
  public:
   /// `driving` is used from the first call on.
   Messages(EngineState& engine, Driving& driving) noexcept
-      : engine_(engine), driving_(driving), copies_(engine.device ? &engine.device->copies() : nullptr) {}
+      : engine_(engine), driving_(driving), copies_(engine.device ? &engine.device->copies() : nullptr),
+        pairs_(engine) {}
 
   // -- any thread
   /// Once, before any other call, when the engine's own address is known.
@@ -133,11 +137,16 @@ class Messages {
   [[nodiscard]] bool has_copies() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return copies_.open() > 0; }
 
   // -- the driver
-  /// A message of a device has reached the driver: a send, or a receive that was done at once.
-  void admit(MessageOperation& operation) KOLO_REQUIRES(kDriving);
   /// One pass; whether anything moved.
   bool move(base::Time now) KOLO_REQUIRES(kDriving) {
-    return (copies_.open() > 0 || engine_.messenger.is_busy() || engine_.messenger.has_news()) && move_open(now);
+    const bool is_open = copies_.open() > 0 || engine_.messenger.is_busy() || engine_.messenger.has_news();
+    return (is_open || pairs_.is_busy()) && move_open(now);
+  }
+  /// An operation fails by this status because a rank has left. If it is a message, so may the other half of its call.
+  void give_up_other_half(const Operation& operation, const Status& status) KOLO_REQUIRES(kDriving) {
+    if (operation.message == nullptr) return;
+    const auto* const half = static_cast<const MessageOperation&>(operation).half;
+    if (half != nullptr) give_up_half(*half, status);
   }
   /// The engine is about to sleep: has peers ring when messages can go on. False: some can already.
   [[nodiscard]] bool arm() noexcept KOLO_REQUIRES(kDriving) {
@@ -163,18 +172,22 @@ class Messages {
   void give_up_half(const MessageOperation& half, const Status& status) KOLO_REQUIRES(kDriving);
   void look_after_others();
   void look_soon();
+  void see_to(const p2p::Message& message);
+  void submit_of_device(MessageOperation& operation, std::optional<std::chrono::nanoseconds> timeout);
 
   [[nodiscard]] bool move_open(base::Time now) KOLO_REQUIRES(kDriving);
   [[nodiscard]] bool arm_open() noexcept KOLO_REQUIRES(kDriving);
   bool move_copies() KOLO_REQUIRES(kDriving);
   bool take_ended() KOLO_REQUIRES(kDriving);
   void end(MessageOperation& operation) KOLO_REQUIRES(kDriving);
+  void give_to_device(p2p::Message& message) KOLO_REQUIRES(kDriving);
   void note_end(const p2p::Message& message, base::Time begun) KOLO_REQUIRES(kDriving);
   void complete(MessageOperation& operation, const Status& status) KOLO_REQUIRES(kDriving);
 
   EngineState& engine_;
   Driving& driving_;
   DeviceMessages copies_ KOLO_GUARDED_BY(kDriving);
+  DevicePairs pairs_ KOLO_GUARDED_BY(kDriving);
   std::shared_ptr<MessageOperation> sent_;  // that has succeeded: constant
 };
 

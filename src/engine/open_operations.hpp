@@ -175,7 +175,7 @@ class OpenOperations {
     operations_[operation.open_index] = last;
     last->open_index = operation.open_index;
     operations_.pop_back();
-    if (!status.ok()) {
+    if (!status.ok() && !operation.is_own) {
       ++tally_.failures;
       record_failure(operation, status);
     }

@@ -141,6 +141,7 @@ class HandleState {
   // -- the driver's
   bool is_join = false;      ///< a join: constant
   bool fails_alone = false;  ///< a set to be made, whose deadline ends only that: constant
+  bool is_own = false;       ///< the engine's own, of which no caller hears: constant
   bool is_waiting = false;   ///< of a call without a name: for the log
   std::size_t open_index = 0;
   Waiting waiting;
@@ -267,7 +268,6 @@ enum class Command : std::uint8_t {
   join,
   join_counted,
   // -- others
-  copy,
   end_step,
   drop_set,
   ask,

@@ -23,6 +23,25 @@ std::vector<int> all_ranks(int size) {
 
 }  // namespace
 
+OperationPtr request_for_set(NameTable& names, const std::vector<std::int32_t>& ranks, const GroupOptions& options) {
+  // Threads that ask for the same set do so one after another.
+  std::vector<std::int32_t> ascending = ranks;
+  std::sort(ascending.begin(), ascending.end());
+  std::string key = "kolo.set";  // no program's
+  for (const std::int32_t rank : ascending) key += " " + std::to_string(rank);
+  core::Signature signature;
+  signature.kind = core::CollectiveKind::add_process_set;
+  signature.ranks = ranks;
+  signature.names = {options.name};
+  auto operation = std::make_shared<Operation>();
+  operation->signature = std::make_shared<const core::Signature>(std::move(signature));
+  operation->entry = &names.claim_in_turn(key + '\0' + options.name);
+  operation->name_hash = operation->entry->hash;
+  operation->timeout = options.timeout;
+  operation->fails_alone = options.fails_alone;
+  return operation;
+}
+
 Sets::Sets(const core::Topology& world, Parts parts)
     : topology_(world), parts_(std::move(parts)),
       world_(std::make_shared<SetState>(core::kGlobalSet, world, all_ranks(world.size), std::string())),

@@ -96,6 +96,10 @@ class Joins {
   std::vector<std::shared_ptr<Memory>> memory_;  ///< that was used, for the next batches
 };
 
+/// The operation that asks for the set of these ranks of the world, in this order. `names`: the world's.
+[[nodiscard]] OperationPtr request_for_set(NameTable& names, const std::vector<std::int32_t>& ranks,
+                                           const GroupOptions& options);
+
 /// What a set's data plane on the CPU is made from: that of its tensors there, or that of its tensors of a device.
 struct PlaneSite {
   const core::Topology& topology;   ///< the set's

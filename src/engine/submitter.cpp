@@ -92,21 +92,7 @@ OperationPtr Submitter::join(SetState& set, bool counts, std::optional<std::chro
 SetStatePtr Submitter::make_set(const std::vector<std::int32_t>& ranks, const GroupOptions& options) {
   engine_.ending.check_usable();
   driving_.check_may_wait();
-  // Threads that ask for the same set do so one after another.
-  std::vector<std::int32_t> ascending = ranks;
-  std::sort(ascending.begin(), ascending.end());
-  std::string key = "kolo.set";  // no program's
-  for (const std::int32_t rank : ascending) key += " " + std::to_string(rank);
-  core::Signature signature;
-  signature.kind = core::CollectiveKind::add_process_set;
-  signature.ranks = ranks;
-  signature.names = {options.name};
-  const auto operation = std::make_shared<Operation>();
-  operation->signature = std::make_shared<const core::Signature>(std::move(signature));
-  operation->entry = &engine_.world->names.claim_in_turn(key + '\0' + options.name);
-  operation->name_hash = operation->entry->hash;
-  operation->timeout = options.timeout;
-  operation->fails_alone = options.fails_alone;
+  const OperationPtr operation = request_for_set(engine_.world->names, ranks, options);
   driving_.give_engine(*operation);
   driving_.push({Command::make_set, operation});
   driving_.wait(*operation, std::nullopt);

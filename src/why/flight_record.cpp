@@ -88,6 +88,8 @@ Named named(std::uint8_t kind) {
     return {"scatter"};
   case CollectiveKind::add_process_set:
     return {"split"};
+  case CollectiveKind::message:
+    return {"send", true};
   default:
     return {"barrier"};
   }

@@ -4,6 +4,8 @@
 // notice: what nobody misses is superfluous, or not tested. The list of places is made by running the workloads, and
 // compared with the text of src/data/cuda, so that none is left out of the list.
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -332,6 +334,80 @@ void messages_in_both_directions(const char* backend) {
       options(backend));
 }
 
+/// Sends messages from rank 1 to rank 0 until the devices pass them.
+void introduce(cudaStream_t stream) {
+  auto* memory = new_memory<unsigned char>(1);
+  for (std::uint64_t before = 0, after = 0; after == before; after = calls("ncclRecv")) {
+    barrier();
+    before = calls("ncclRecv");
+    barrier();
+    if (rank() == 1) send(cuda::view(memory, 1, stream), 0);
+    if (rank() == 0) recv(cuda::view(memory, 1, stream), 1);
+    barrier();
+  }
+  barrier();
+  acquire_all();
+  ok(cudaFree(memory));
+}
+
+/// A message that never comes, because its sender's NCCL has lost it, when a collective fails.
+void a_fault_beside_a_message(const char* backend) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  const auto body = [] {
+    cuda::bind();
+    cudaStream_t writes = new_stream();
+    cudaStream_t reads = new_stream();
+    auto* memory = new_memory<unsigned char>(kBytes);
+    auto* gradient = new_memory<float>(kLarge);
+    introduce(writes);
+    ok(cudaMemsetAsync(memory, 0, kBytes, writes));
+    ok(cudaMemsetAsync(gradient, 0, kLarge * sizeof(float), writes));
+    allreduce("gradient", cuda::view(gradient, kLarge, writes));  // devices are empty where a communicator is made
+    if (rank() == 1) {
+      Failure lost;
+      lost.api = "ncclSend";
+      lost.device = 1;
+      lost.code = ncclSuccess;
+      lost.effect = Failure::Effect::vanish;
+      inject(lost);
+      Failure failure = lost;
+      failure.api = "ncclAllReduce";
+      failure.code = ncclInternalError;
+      failure.effect = Failure::Effect::fail;
+      inject(failure);
+    }
+    barrier();
+    const auto view = cuda::view(memory, kBytes, writes);
+    std::vector<Handle> handles;
+    handles.push_back(rank() == 1 ? send_async(view, 0) : Handle(recv_async(view, 1)));
+    EXPECT_TRUE(cuda::wait_given(handles.front(), std::chrono::minutes(1)));
+    handles.push_back(allreduce_async("gradient", cuda::view(gradient, kLarge, writes)));
+    int failed = 0;
+    for (Handle& handle : handles) {
+      try {
+        handle.wait();
+      } catch (const Error&) {
+        ++failed;
+      }
+    }
+    EXPECT_GE(failed, 1);
+    acquire_all();
+    ok(cudaStreamSynchronize(writes));
+    ok(cudaMemsetAsync(memory, 1, kBytes, reads));
+    ok(cudaMemsetAsync(gradient, 1, kLarge * sizeof(float), reads));
+    ok(cudaStreamSynchronize(reads));
+    ok(cudaFree(memory));
+    ok(cudaFree(gradient));
+    ok(cudaStreamDestroy(writes));
+    ok(cudaStreamDestroy(reads));
+  };
+  try {
+    run_local(2, body, options(backend).with_setting("KOLO_GPU_DIRECT_BYTES", "1M"));
+  } catch (const Error&) {
+    // The world's, on all ranks.
+  }
+}
+
 /// Gradients that are neither packed nor unpacked.
 void steps_in_an_arena(const char* backend) {
   constexpr std::size_t kBytes = kCount * sizeof(float);
@@ -432,7 +508,10 @@ const Workload kWorkloads[] = {{"nccl", steps_on_the_device},
                                {"nccl", small_and_large_batches},
                                {"nccl", tables_that_are_made_anew},
                                {"nccl", an_arena_that_is_read_when_it_goes},
-                               {"nccl", messages_in_both_directions}};
+                               {"nccl", messages_in_both_directions},
+                               {"staged", messages_in_both_directions},
+                               {"nccl", a_fault_beside_a_message},
+                               {"nccl", a_fault_beside_a_message, 0}};
 
 /// Runs a workload on a new machine, without what happens at `left_out`; what the machine had to say.
 std::vector<Report> reports_of(const Workload& workload, const std::string& left_out) {

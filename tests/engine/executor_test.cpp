@@ -92,6 +92,7 @@ class FakeDevice final : public kolo::data::DeviceBackend {
   }
   void set_enqueued(Enqueued tell) override { enqueued = std::move(tell); }
   void ring_at_end(const Job& job) override { rung.push_back(&job); }
+  [[nodiscard]] bool passes_messages() const noexcept override { return false; }
   [[nodiscard]] kolo::data::DeviceCopies& copies() noexcept override { std::abort(); }
   [[nodiscard]] bool expects_soon() const noexcept override { return false; }
   void close() noexcept override {}

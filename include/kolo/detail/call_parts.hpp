@@ -33,6 +33,7 @@ enum class CollectiveKind : std::uint8_t {
   scatter = 10,
   allgather_equal = 11,  ///< the same number of rows from every rank
   alltoall_known = 12,   ///< with splits, of which each rank knows those that the others have for it
+  message = 13,          ///< not for calls: a message between two ranks' devices, once both have agreed on it
 };
 
 /// The parts of a call. A part that its kind does not use has the default.

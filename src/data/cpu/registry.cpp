@@ -44,6 +44,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::scatter, make<Scatter>, Alltoall::mesh_bytes, &Scatter::kSmall},
     {CollectiveKind::allgather_equal, make<Allgather, AllgatherBetweenNodes>},
     {CollectiveKind::alltoall_known, make<AlltoallSplits>, Alltoall::mesh_bytes},
+    {CollectiveKind::message, make<Broadcast>},
 };
 
 }  // namespace

@@ -87,6 +87,20 @@ void broadcast(PortionPlanner& portions, const data::Run& run, const Uneven* /*u
   }
 }
 
+/// From the root to the other rank.
+void message(PortionPlanner& portions, const data::Run& run, const Uneven* uneven) {
+  const PortionLimits& limits = portions.limits();
+  if (!limits.direct || limits.size != 2) return broadcast(portions, run, uneven);
+  const data::Piece& piece = run.pieces.front();
+  Call call;
+  call.kind = run.root == limits.rank ? Call::Kind::send : Call::Kind::receive;
+  call.from = piece.input;
+  call.to = piece.output;
+  call.count = portions.segment_of(run, piece).bytes;
+  call.peer = 1 - limits.rank;
+  portions.call_direct(call);
+}
+
 // ---------------------------------------------------------------- who sends how much to whom differs
 
 /// Everybody sends to everybody, this rank to itself, too, unless it is there already: NCCL makes a copy of that.
@@ -215,6 +229,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::scatter, alltoall_splits},
     {CollectiveKind::allgather_equal, allgather_equal},
     {CollectiveKind::alltoall_known, alltoall_splits},
+    {CollectiveKind::message, message},
 };
 
 }  // namespace

@@ -53,8 +53,9 @@
 // with NCCL. Tensors that lie at the same place of it on all ranks - which is part of what ranks must agree on - are
 // neither packed nor unpacked; where tensors of a batch are neighbours there, one collective reduces all of them.
 //
-// Messages. A tensor that is sent or received is copied between the device and memory of the host (copies.hpp), and the
-// message is the CPU's: it is in no log, and no kernel waits for a peer.
+// Messages. One from device to device is a batch of the pair's process set (`DeviceSet::is_pair`). Else the tensor is
+// copied between the device and memory of the host (copies.hpp), and the message is the CPU's: it is in no log, and no
+// kernel waits for a peer.
 //
 // The end. A set that all its ranks have dropped gives back its data plane and its communicator. `abort` ends the
 // kernels of all communicators, which may wait for a rank that is dead, lets the streams run dry, and returns when no
@@ -165,6 +166,7 @@ class CudaBackend final : public data::DeviceBackend {
                                           const data::Piece& piece) override;
   void check_usable(Device device, const core::Signature& signature) override;
   void check_usable(Device device) override;
+  [[nodiscard]] bool passes_messages() const noexcept override { return !options_.staged; }
   [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
   void refuse_capture(Stream stream) const override;
   void read(Device device, Span<const Stream> streams, const std::byte* data, std::size_t bytes,

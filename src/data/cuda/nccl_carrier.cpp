@@ -112,7 +112,8 @@ NcclLink& NcclCarrier::connect(const UniqueId& id, const data::DeviceSet& set) {
   links_.push_back(std::make_shared<NcclLink>());
   NcclLink& link = *links_.back();
   link.members = set.members;
-  link.stream = &choose_stream();
+  if (set.is_pair) link.own.emplace();
+  link.stream = link.own ? &*link.own : &choose_stream();
   link.since = base::now();
   hand_over([this, &link, id, rank = set.rank, size = set.size] {
     try {
@@ -372,12 +373,15 @@ void NcclCarrier::abort() noexcept {
   end_live_call();
   abort_all();
   failure_ = Status();
-  links_.clear();
   try {
     for (const OwnStream& stream : streams_) stream.synchronize();
+    for (const auto& link : links_) {
+      if (link->own) link->own->synchronize();
+    }
   } catch (const Error&) {
     // The device has failed: it runs nothing any more, either.
   }
+  links_.clear();
 }
 
 bool NcclCarrier::leave() {

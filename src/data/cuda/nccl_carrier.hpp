@@ -9,6 +9,12 @@
 // a device has room for two kernels of NCCL's: it is over some time, whatever others occupy meanwhile. With a stream
 // for each set a device could be full of kernels that wait for ranks whose devices are full of others.
 //
+// Messages. Each direction of a pair of ranks has a communicator and a stream of its own. A message may wait there for
+// long, for what its sender's stream has to do first; nothing but later messages of this direction waits behind it. So
+// a device needs room for as many kernels more as there are directions with a message under way. They have their places
+// in the log, too: what a kernel waits for, a message on the way here or a collective, has an earlier one, on every
+// rank.
+//
 // Threads. A call into NCCL may wait for other ranks: where a communicator is made or ended, and where NCCL connects,
 // which it does for the first collective of each kind and size. One of them may be dead. Such calls are made by a
 // thread of their own, the *worker*, one at a time, while the driver goes on with everything else: `is_idle` says when
@@ -26,6 +32,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -40,7 +47,8 @@ namespace kolo::cuda {
 
 /// A process set's communicator, and the memory that it has been told of.
 struct NcclLink {
-  std::vector<int> members;  ///< as ranks of the world; empty: all
+  std::vector<int> members;      ///< as ranks of the world; empty: all
+  std::optional<OwnStream> own;  ///< of a pair's
   const OwnStream* stream = nullptr;
   Communicator communicator;
   std::vector<std::unique_ptr<Registration>> buffers;

@@ -24,6 +24,17 @@
 // message is announced at once, whatever its length, so that it keeps its place in the order; what has come of its data
 // goes into the channel once it is wanted. It has no permit.
 //
+// By the devices. Where the tensors of both sides lie on devices that can pass data to each other, the protocol only
+// matches. The sender says in `announced` what its tensor's device can do (`Way`). If the receive's can do it, too, and
+// both ranks know by now that their devices have found each other (engine/device_pairs.hpp), the receiver answers
+// `wanted` by `Way::device`. With that the protocol is done with the message on either side, and both ranks make the
+// next call of the pair's: in the order of these answers, which is that in which the receiver has matched. If the
+// sender has given up its send meanwhile, it makes the call all the same, but of nothing: then the receive fails. So a
+// sender that gives up what it has offered looks out for the answer, and the receiver answers `refused` to a
+// `withdrawn` that comes before it has matched.
+// Devices that have not found each other yet begin to, once for all: `Way::introduce` in both frames tells both ranks.
+// That message, and those until then, go by the host.
+//
 // Order. The frame that begins a message, `whole` or `announced`, goes into the channel in the order of the sends to
 // that rank. So messages of a pair and tag match receives in the order of the calls on both sides (matching.hpp); the
 // data of long ones may arrive later and in any order.
@@ -72,6 +83,13 @@ enum class FrameKind : std::uint8_t {
   refused,
 };
 
+/// How the data of a message may go: of `announced`, where its tensor lies; of `wanted`, what was agreed.
+enum class Way : std::uint8_t {
+  host,       ///< by memory of the host
+  introduce,  ///< likewise, but both tensors, or this one, lie on devices that should find each other
+  device,     ///< from device to device
+};
+
 /// Why a receiver refuses.
 enum class Refusal : std::uint8_t { none, too_long, other_type, given_up, set_gone };
 
@@ -87,7 +105,7 @@ struct Frame {
   FrameKind kind = FrameKind::whole;
   DType dtype = DType::uint8;  ///< of a refusal: the receive's
   Refusal refusal = Refusal::none;
-  std::uint8_t unused = 0;
+  Way way = Way::host;
 };
 static_assert(sizeof(Frame) == 48);
 

@@ -78,11 +78,11 @@ bool Matching::remove(const Message& receive) {
   return true;
 }
 
-bool Matching::remove(int source, std::uint64_t id) {
+std::optional<Arrival> Matching::remove(int source, std::uint64_t id) {
   const auto is_it = [&](const Arrival& one) {
     return one.source == source && one.frame.kind == FrameKind::announced && one.frame.id == id;
   };
-  return take_first(is_it).has_value();
+  return take_first(is_it);
 }
 
 std::optional<Arrival> Matching::take_of_set(std::uint64_t set) {

@@ -49,8 +49,8 @@ class Matching {
   void keep(Arrival arrival);
   /// Takes a receive out that has not matched; whether it was there.
   bool remove(const Message& receive);
-  /// Takes an announced message out that its sender withdraws; whether it was there.
-  bool remove(int source, std::uint64_t id);
+  /// Takes an announced message out that its sender withdraws; empty: it is not there.
+  std::optional<Arrival> remove(int source, std::uint64_t id);
   /// Takes out the first message of a process set; empty: there is none.
   [[nodiscard]] std::optional<Arrival> take_of_set(std::uint64_t set);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,6 +16,7 @@
 #include <kolo/types.hpp>
 
 #include "base/clock.hpp"
+#include "data/p2p/frame.hpp"
 
 namespace kolo::p2p {
 
@@ -37,6 +39,7 @@ struct Message {
   const std::byte* tensor = nullptr;          ///< the caller's memory: `data`, unless that is on its way elsewhere
   std::uint64_t bytes = 0;                    ///< of a receive: its room
   bool is_late = false;                       ///< of a send: its data comes after the call (`Protocol::provide`)
+  bool on_device = false;                     ///< its tensor lies on a device that can pass data to others
   const std::vector<int>* members = nullptr;  ///< the set's ranks; null: the world's. For sentences.
   const std::string* group = nullptr;         ///< likewise: the set, as people call it
   base::Time begun{};
@@ -50,6 +53,7 @@ struct Message {
   std::uint64_t received_bytes = 0;
   // Of both:
   Status status;
+  Way way = Way::host;   ///< `device`: it is for the two devices now (frame.hpp, "By the devices")
   int deserted_by = -1;  ///< the rank whose leaving had it given up, here or there; -1: none
 
   // -- the protocol's
@@ -67,6 +71,13 @@ struct Message {
   void* owner = nullptr;
 
   [[nodiscard]] bool done() const noexcept { return state == State::done; }
+};
+
+/// From whom to whom messages go: ranks of the world.
+struct Direction {
+  int source = 0;
+  int destination = 0;
+  friend auto operator<=>(const Direction&, const Direction&) = default;
 };
 
 /// The ranks that have left the job, as far as messages must know.

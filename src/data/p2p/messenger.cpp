@@ -23,12 +23,17 @@ Messenger::Messenger(const core::Topology& topology, std::byte* memory, transpor
 /// After everything that changes what is open.
 void Messenger::update() {
   busy_.store(protocol_.is_busy() || (net_ && net_->has_unsent()), std::memory_order_release);
-  news_.store(!protocol_.open().done().empty(), std::memory_order_release);
+  news_.store(protocol_.has_news(), std::memory_order_release);
 }
 
 bool Messenger::start(Message& message) {
   const base::MutexLock lock(mutex_);
-  protocol_.start(message);
+  try {
+    protocol_.start(message);
+  } catch (...) {  // it is done
+    update();
+    throw;
+  }
   update();
   return message.done();
 }
@@ -150,7 +155,8 @@ bool Messenger::is_read_by_peer(const Message& message) const noexcept {
 bool Messenger::moves_net() const {
   if (net_ == nullptr || closed_) return false;
   const std::vector<Message*>& open = protocol_.open().all();
-  return std::any_of(open.begin(), open.end(), [this](const Message* message) { return leaves_node(*message); });
+  return protocol_.awaits_answers() ||
+         std::any_of(open.begin(), open.end(), [this](const Message* message) { return leaves_node(*message); });
 }
 
 bool Messenger::progress(base::Time now, std::vector<std::string>& warnings) {
@@ -177,22 +183,26 @@ bool Messenger::progress(base::Time now, std::vector<std::string>& warnings) {
   return moved;
 }
 
-const std::vector<Message*>& Messenger::take_done() {
+const News& Messenger::take_news() {
   const base::MutexLock lock(mutex_);
-  told_.clear();
-  told_.swap(protocol_.open().done());
+  protocol_.take_news(told_);
   update();
   return told_;
 }
 
+void Messenger::on_found(const Direction& direction) {
+  const base::MutexLock lock(mutex_);
+  protocol_.on_found(direction);
+}
+
 bool Messenger::arm() {
   const base::MutexLock lock(mutex_);
-  if (closed_ || (!protocol_.is_busy() && !(net_ && net_->has_unsent()))) return protocol_.open().done().empty();
+  if (closed_ || (!protocol_.is_busy() && !(net_ && net_->has_unsent()))) return !protocol_.has_news();
   protocol_.open().note_wait();
   node_.arm();
   const bool moved = protocol_.progress();  // of this node
   update();
-  return !moved && protocol_.open().done().empty();
+  return !moved && !protocol_.has_news();
 }
 
 void Messenger::on_set(std::uint64_t set) {

@@ -8,7 +8,7 @@
 // alone, so frames for other nodes wait for it.
 //
 // A message has an owner, or is looked at by the thread that made the call. Of those with an owner the driver is told
-// when they are done (`take_done`), whoever has moved them; `has_news` says so.
+// when they are done (`take_news`), whoever has moved them; `has_news` says so.
 //
 // Sleeping. Before a rank's engine sleeps it calls `arm`: from then on peers ring it when there is something. A thread
 // that moves messages takes that back. When it goes while others' messages are open it has the engine look again soon.
@@ -74,7 +74,7 @@ class Messenger {
   [[nodiscard]] bool is_awaited() const noexcept { return mutex_.is_awaited(); }
   /// Whether there is anything to be moved.
   [[nodiscard]] bool is_busy() const noexcept { return busy_.load(std::memory_order_acquire); }
-  /// Whether messages are done of which the driver has not been told.
+  /// Whether there is something of which the driver has not been told.
   [[nodiscard]] bool has_news() const noexcept { return news_.load(std::memory_order_acquire); }
   /// Whether frames are on their way that peers wait for.
   [[nodiscard]] bool has_unsent();
@@ -87,8 +87,9 @@ class Messenger {
   // -- the driver
   /// One pass; whether anything moved. Adds what is to be said of messages that have waited for long.
   bool progress(base::Time now, std::vector<std::string>& warnings);
-  /// Those with an owner that are done since the last call; valid until the next.
-  [[nodiscard]] const std::vector<Message*>& take_done();
+  /// What there is since the last call; valid until the next.
+  [[nodiscard]] const News& take_news();
+  void on_found(const Direction& direction);
   /// The engine is about to sleep. False: something has come, and it makes another pass.
   [[nodiscard]] bool arm();
   void on_set(std::uint64_t set);
@@ -160,7 +161,7 @@ class Messenger {
   Protocol protocol_ KOLO_GUARDED_BY(mutex_);
   std::size_t departed_ KOLO_GUARDED_BY(mutex_) = 0;  // ranks known to have
   bool closed_ KOLO_GUARDED_BY(mutex_) = false;
-  std::vector<Message*> told_;  // the driver's
+  News told_;  // the driver's
 };
 
 }  // namespace kolo::p2p

@@ -64,6 +64,7 @@ class OpenMessages {
 
   /// Those that are done since the last call, and have an owner.
   [[nodiscard]] std::vector<Message*>& done() noexcept { return done_; }
+  [[nodiscard]] const std::vector<Message*>& done() const noexcept { return done_; }
   [[nodiscard]] const MessageCounters& counters() const noexcept { return counters_; }
 
   /// When deadlines and warnings must be looked at; possibly too early.

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <kolo/error.hpp>
 
@@ -32,6 +34,8 @@ void Protocol::start_send(Message& send) {
   if (!send.is_late) send.there = send.bytes;
   if (send.peer == rank_) return send_to_self(send);
   if (departed_.has(send.peer)) return open_.end(send, has_departed(send, departed_));
+  if (send.on_device) send.way = found_.count({rank_, send.peer}) > 0 ? Way::device : Way::introduce;
+  if (send.is_late && send.way != Way::device) news_.late.push_back(&send);
   sending_.start(send);
 }
 
@@ -56,8 +60,13 @@ void Protocol::provide(Message& send, std::uint64_t bytes) {
 
 void Protocol::send_to_self(Message& send) {
   Frame frame = Sending::head_of(send);
-  if (Message* receive = matching_.find(frame, rank_)) return take_own(*receive, send, frame);
+  if (Message* receive = matching_.find(frame, rank_)) {
+    take_own(*receive, send, frame);
+    if (send.is_late && !send.done()) news_.late.push_back(&send);
+    return;
+  }
   Arrival arrival{frame, rank_, nullptr, nullptr};
+  if (send.is_late) news_.late.push_back(&send);
   if (send.bytes > kWholeBytes || send.is_late) {
     arrival.frame.kind = FrameKind::announced;
     arrival.own = &send;
@@ -236,6 +245,10 @@ void Protocol::receive_nothing_from(int rank) {
 }
 
 void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
+  if (frame.way > Way::device) {
+    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame of way " +
+                                          std::to_string(static_cast<unsigned>(frame.way)) + ", which does not exist");
+  }
   if (frame.because < -1 || frame.because >= size_) {
     throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame that names rank " +
                                           std::to_string(frame.because) + " of " + std::to_string(size_));
@@ -248,10 +261,9 @@ void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, s
   case FrameKind::part:
     return receiving_.on_part(source, frame, data, bytes);
   case FrameKind::withdrawn:
-    if (!matching_.remove(source, frame.id)) receiving_.on_withdrawn(source, frame);
-    return;
+    return on_withdrawn(source, frame);
   case FrameKind::wanted:
-    return sending_.on_wanted(source, frame.id);
+    return on_wanted(source, frame);
   case FrameKind::taken:
     return sending_.on_taken(source, frame.id);
   case FrameKind::refused:
@@ -280,6 +292,32 @@ void Protocol::on_announced(int source, const Frame& frame) {
   if (Message* receive = matching_.find(frame, source)) return accept(*receive, source, frame);
   keep({frame, source, nullptr, nullptr});
   if (is_gone(frame.set)) on_set_gone(frame.set);
+}
+
+void Protocol::on_withdrawn(int source, const Frame& frame) {
+  const std::optional<Arrival> arrival = matching_.remove(source, frame.id);
+  if (!arrival) return receiving_.on_withdrawn(source, frame);
+  if (arrival->frame.way != Way::device) return;
+  Frame answer;
+  answer.kind = FrameKind::refused;
+  answer.id = frame.id;
+  answer.refusal = Refusal::given_up;
+  sending_.answer(source, answer);
+}
+
+void Protocol::on_wanted(int source, const Frame& frame) {
+  if (frame.way == Way::device) {
+    if (Message* send = sending_.take_for_device(source, frame.id)) return open_.end(*send);
+    Message& nothing = news_.void_sends.emplace_back();
+    nothing.peer = source;
+    nothing.way = Way::device;
+    nothing.state = Message::State::done;
+    open_.done().push_back(&nothing);
+    return;
+  }
+  Message* const send = sending_.on_wanted(source, frame.id);
+  if (frame.way == Way::introduce) news_.met.push_back({rank_, source});
+  if (send != nullptr && std::exchange(send->way, Way::host) == Way::device) news_.late.push_back(send);
 }
 
 /// Whether a message may be written into the receive's buffer; else the receive is done.
@@ -333,7 +371,24 @@ void Protocol::copy_own(Message& receive, Message& send) {
 }
 
 void Protocol::accept(Message& receive, int source, const Frame& frame) {
-  if (fits(receive, source, frame)) receiving_.begin(receive, frame);
+  if (!fits(receive, source, frame)) return;
+  const bool could = receive.on_device && frame.way != Way::host;
+  if (could && frame.way == Way::device && found_.count({source, rank_}) > 0) {
+    receive.way = Way::device;
+    sending_.answer(source, FrameKind::wanted, frame.id, Way::device);
+    return open_.end(receive);
+  }
+  if (could) news_.met.push_back({source, rank_});
+  receiving_.begin(receive, frame, could ? Way::introduce : Way::host);
+}
+
+void Protocol::take_news(News& news) {
+  news.met.clear();
+  news.late.clear();
+  news.done.clear();
+  news.void_sends.clear();
+  std::swap(news, news_);
+  news.done.swap(open_.done());
 }
 
 bool Protocol::progress() {

@@ -16,7 +16,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -36,6 +38,14 @@ namespace kolo::p2p {
 struct KeptLimits {
   std::uint64_t of_rank = std::uint64_t{64} << 20;  ///< more of a rank is taken only if something of it is waited for
   std::uint64_t of_all = std::uint64_t{1} << 30;    ///< more ends the job
+};
+
+/// What whoever owns messages has to hear of.
+struct News {
+  std::vector<Direction> met;        ///< devices that should find each other; perhaps not for the first time
+  std::vector<const Message*> late;  ///< late sends: their data is to be provided from now on
+  std::vector<Message*> done;        ///< those that are done, in this order, and have an owner
+  std::deque<Message> void_sends;    ///< also in `done`, without an owner: calls of nothing (frame.hpp)
 };
 
 class Protocol final : private FrameHandler {
@@ -65,6 +75,8 @@ class Protocol final : private FrameHandler {
   /// it.
   void on_set(std::uint64_t set);
   void on_set_gone(std::uint64_t set);
+  /// The devices have found each other, as the two ranks know: messages may go from the one to the other.
+  void on_found(const Direction& direction) { found_.insert(direction); }
   /// A rank has left the job, and sends nothing more. What it has sent may come until then; `Time::min()`: all of it is
   /// in the channel. `because`: the rank whose end led to that; -1: none.
   void on_departed(int rank, base::Time until, int because = -1);
@@ -75,12 +87,19 @@ class Protocol final : private FrameHandler {
   void expire(base::Time now);
   /// Since the last call.
   [[nodiscard]] std::vector<std::string>& warnings() noexcept { return warnings_; }
+  [[nodiscard]] bool has_news() const noexcept {
+    return !open_.done().empty() || !news_.late.empty() || !news_.met.empty();
+  }
+  /// Since the last call. `news` may be that call's, for the memory.
+  void take_news(News& news);
 
   /// Those that are open, and their deadlines.
   [[nodiscard]] OpenMessages& open() noexcept { return open_; }
   [[nodiscard]] const OpenMessages& open() const noexcept { return open_; }
   /// Whether anything is open, or not yet in a channel: then `progress` must be called.
-  [[nodiscard]] bool is_busy() const noexcept { return !open_.empty() || has_unsent(); }
+  [[nodiscard]] bool is_busy() const noexcept { return !open_.empty() || has_unsent() || awaits_answers(); }
+  /// Whether receivers owe answers to sends that are open no more.
+  [[nodiscard]] bool awaits_answers() const noexcept { return sending_.awaits_answers(); }
   /// Whether there is something to move though nothing has come.
   [[nodiscard]] bool moves() const noexcept { return has_unsent() || receiving_.is_reading(); }
   /// Whether frames are not yet in a channel.
@@ -91,6 +110,8 @@ class Protocol final : private FrameHandler {
   [[nodiscard]] bool wants(int source) const noexcept override;
   void on_whole(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
   void on_announced(int source, const Frame& frame);
+  void on_wanted(int source, const Frame& frame);
+  void on_withdrawn(int source, const Frame& frame);
   [[nodiscard]] bool is_gone(std::uint64_t set) const;
 
   void start_send(Message& send);
@@ -119,6 +140,8 @@ class Protocol final : private FrameHandler {
   std::unordered_set<std::uint64_t> sets_;  // that this rank is a member of,
   std::uint64_t last_set_ = 0;              // up to this serial number
   std::vector<std::string> warnings_;
+  std::set<Direction> found_;  // by devices, of this rank's directions
+  News news_;                  // but for `done`
   Status closed_;
 };
 

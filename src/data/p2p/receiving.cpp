@@ -11,13 +11,13 @@
 
 namespace kolo::p2p {
 
-void Receiving::begin(Message& receive, const Frame& frame) {
+void Receiving::begin(Message& receive, const Frame& frame, Way way) {
   receive.state = Message::State::moving;
   receive.permit = frame.permit;
   receive.address = frame.address;
   if (frame.permit != 0) return reading_.push_back(&receive);
   incoming_[{receive.source, frame.id}] = &receive;
-  sending_.answer(receive.source, FrameKind::wanted, frame.id);
+  sending_.answer(receive.source, FrameKind::wanted, frame.id, way);
 }
 
 void Receiving::on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {

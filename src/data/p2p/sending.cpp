@@ -62,10 +62,11 @@ void Sending::mark_busy(int rank, Outgoing& outgoing) {
   if (!std::exchange(outgoing.is_busy, true)) busy_.push_back(rank);
 }
 
-void Sending::answer(int rank, FrameKind kind, std::uint64_t id) {
+void Sending::answer(int rank, FrameKind kind, std::uint64_t id, Way way) {
   Frame frame;
   frame.kind = kind;
   frame.id = id;
+  frame.way = way;
   answer(rank, frame);
 }
 
@@ -88,6 +89,7 @@ bool Sending::begin(Message& send) {
   if (send.permit == 0 && !send.is_late) send.permit = channels_.permit(send.peer, send.bytes);
   frame.permit = send.permit;
   frame.address = reinterpret_cast<std::uintptr_t>(send.data);
+  frame.way = send.way;
   if (!channels_.put(send.peer, frame, nullptr, 0)) return false;
   send.state = Message::State::announced;
   announced_[send.id] = &send;
@@ -161,6 +163,7 @@ void Sending::withdraw(Message& send, int because) {
   }
   erase_one(to.wanted, &send);
   announced_.erase(send.id);
+  if (send.way == Way::device) given_up_[send.id] = send.peer;
   Frame frame;
   frame.kind = FrameKind::withdrawn;
   frame.id = send.id;
@@ -176,18 +179,34 @@ void Sending::end_permit(Message& send) noexcept {
 /// The send that a receiver's answer is about; null: it is no more.
 Message* Sending::find_answered(int source, std::uint64_t id) {
   const auto found = announced_.find(id);
-  if (found == announced_.end()) return nullptr;
+  if (found == announced_.end()) {
+    const auto awaited = given_up_.find(id);
+    if (awaited != given_up_.end() && awaited->second == source) given_up_.erase(awaited);
+    return nullptr;
+  }
   if (found->second->peer == source) return found->second;
   throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " answered a message that was sent to rank " +
                                         std::to_string(found->second->peer));
 }
 
-void Sending::on_wanted(int source, std::uint64_t id) {
+Message* Sending::on_wanted(int source, std::uint64_t id) {
   Message* const send = find_answered(source, id);
-  if (send == nullptr || send->state != Message::State::announced) return;
+  if (send == nullptr || send->state != Message::State::announced) return nullptr;
   end_permit(*send);  // the peer could not read
   send->state = Message::State::moving;
   if (send->there > 0) add_wanted(*send);  // else `provide` does
+  return send;
+}
+
+Message* Sending::take_for_device(int source, std::uint64_t id) {
+  Message* const send = find_answered(source, id);
+  if (send == nullptr) return nullptr;
+  if (send->way != Way::device || send->state != Message::State::announced) {
+    throw Error(ErrorCode::transport,
+                "rank " + std::to_string(source) + " wants a message by the devices that was not offered by them");
+  }
+  announced_.erase(id);
+  return send;
 }
 
 void Sending::on_taken(int source, std::uint64_t id) {
@@ -232,12 +251,14 @@ const std::deque<Frame>* Sending::waiting_answers(int rank) const noexcept {
 void Sending::drop(int rank) {
   outgoing_[static_cast<std::size_t>(rank)].reset();
   erase_one(busy_, rank);
+  std::erase_if(given_up_, [rank](const auto& awaited) { return awaited.second == rank; });
 }
 
 void Sending::close() {
   for (std::unique_ptr<Outgoing>& to : outgoing_) to.reset();
   busy_.clear();
   announced_.clear();
+  given_up_.clear();
 }
 
 }  // namespace kolo::p2p

@@ -45,19 +45,23 @@ class Sending {
   void withdraw(Message& send, int because);
 
   // -- answers
-  void answer(int rank, FrameKind kind, std::uint64_t id);
+  void answer(int rank, FrameKind kind, std::uint64_t id, Way way = Way::host);
   void answer(int rank, const Frame& frame);
   /// Those to that rank that are not in the channel yet; null: there are none.
   [[nodiscard]] const std::deque<Frame>* waiting_answers(int rank) const noexcept;
 
   // -- what receivers answer
-  void on_wanted(int source, std::uint64_t id);
+  /// Returns the send whose data is wanted by the host; null: it is no more.
+  Message* on_wanted(int source, std::uint64_t id);
+  /// The send whose data is wanted by the device: it is not announced any more. Null: it has been given up.
+  [[nodiscard]] Message* take_for_device(int source, std::uint64_t id);
   void on_taken(int source, std::uint64_t id);
   void on_refused(int source, const Frame& frame);
 
   /// Puts into channels what they have space for; whether anything was.
   bool flush();
   [[nodiscard]] bool has_unsent() const noexcept { return !busy_.empty(); }
+  [[nodiscard]] bool awaits_answers() const noexcept { return !given_up_.empty(); }
   /// Nothing more goes to that rank.
   void drop(int rank);
   /// Nothing more goes to any. Their messages end elsewhere.
@@ -86,6 +90,7 @@ class Sending {
   std::vector<std::unique_ptr<Outgoing>> outgoing_;        // by rank, of those that this one has sent to
   std::vector<int> busy_;                                  // ranks for which there is something
   std::unordered_map<std::uint64_t, Message*> announced_;  // sends whose receiver speaks next, by id
+  std::unordered_map<std::uint64_t, int> given_up_;        // of those by the device: whose answer is still to come
 };
 
 }  // namespace kolo::p2p

@@ -16,6 +16,7 @@
 
 #include <kolo/detail/counters.hpp>
 #include <kolo/looking.hpp>
+#include <kolo/point_to_point.hpp>
 
 #include "tests/data/cuda/costs.hpp"
 #include "tests/data/cuda/gate.hpp"
@@ -239,6 +240,39 @@ TEST_F(CostsOf, AnAllToAllOfEightRanks) {
   print("all-to-all of 8 ranks", costs);
   EXPECT_LE(costs.cuda, 4U);
   EXPECT_EQ(costs.nccl, 2U * kRanks + 2U);  // a send and a receive for each rank, and the group
+}
+
+/// A send and its receive, each on its rank, from device to device: as much as of a lone all-reduce, however long it
+/// is.
+TEST_F(CostsOf, AMessage) {
+  for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{4} << 20, std::int64_t{64} << 20}) {
+    for (const bool measures_send : {true, false}) {
+      std::vector<std::unique_ptr<DeviceTensor>> tensors(2);
+      const auto prepare = [&](const RankStream& stream) {
+        auto& tensor = tensors[static_cast<std::size_t>(rank())];
+        tensor = std::make_unique<DeviceTensor>(DType::uint8, bytes, stream);
+        ok(cudaMemsetAsync(tensor->data(), 0, tensor->bytes(), stream));
+        return [&tensor, measures_send] {
+          std::vector<Handle> handles;
+          const bool sends = (rank() == kMeasured) == measures_send;
+          handles.push_back(sends ? send_async(tensor->view(), 1 - rank())
+                                  : Handle(recv_async(tensor->view(), 1 - rank())));
+          return handles;
+        };
+      };
+      const Options with = Options{}.with_setting("KOLO_TIMEOUT_S", "300").with_setting("KOLO_SPIN_US", "1000000");
+      const Costs costs = measure(prepare, with, 200, [](const Costs& one) {
+        return one.nccl == 1 && one.copies == 0 && one.thread_changes == 0;
+      });
+      print(((measures_send ? "send of " : "receive of ") + std::to_string(bytes) + " bytes").c_str(), costs);
+      EXPECT_LE(costs.cuda, 4U);
+      EXPECT_LE(costs.stream_waits, 2U);
+      EXPECT_EQ(costs.nccl, 1U);
+      EXPECT_EQ(costs.copies, 0U);
+      EXPECT_EQ(costs.thread_changes, 0U);
+      EXPECT_EQ(costs.bells, 0U);
+    }
+  }
 }
 
 /// An all-to-all without splits is one call of NCCL's, where that has one.

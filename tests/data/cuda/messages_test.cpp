@@ -221,7 +221,8 @@ TEST_F(Messages, LongRingsAndExchangesOfAllPairsEnd) {
   });
 }
 
-/// More sends than there are pieces, of streams that have not come to the calls, and receives into such streams.
+/// By the host. More sends than there are pieces, of streams that have not come to the calls, and receives into such
+/// streams.
 TEST_F(Messages, WhatIsNotReadyHoldsUpNobody) {
   run_local(
       2,
@@ -257,7 +258,7 @@ TEST_F(Messages, WhatIsNotReadyHoldsUpNobody) {
         EXPECT_EQ(z.read(), Bytes(kElements, 4));
         for (const auto& result : results) EXPECT_EQ(result.read(), Bytes(kElements, 3));
       },
-      options().with_setting("KOLO_TIMEOUT_S", "20"));
+      options("staged").with_setting("KOLO_TIMEOUT_S", "20"));
 }
 
 TEST_F(Messages, WhatDoesNotFitIsToldOnBothSidesAndTheJobGoesOn) {
@@ -414,7 +415,7 @@ TEST_F(Messages, FailWithTheDeviceAndCanBeTriedAgain) {
   });
 }
 
-/// What fails on the way is fatal, as of collectives, and afterwards the memory is the program's.
+/// By the host. What fails on the way is fatal, as of collectives, and afterwards the memory is the program's.
 TEST_F(Messages, AFaultOfTheDeviceEndsAllOfThem) {
   struct Place {
     const char* api;
@@ -455,7 +456,8 @@ TEST_F(Messages, AFaultOfTheDeviceEndsAllOfThem) {
       }
     };
     try {
-      on_devices(2, options().with_setting("KOLO_TIMEOUT_S", "20").with_setting("KOLO_LATCH_TIMEOUT_S", "0.1"), job);
+      on_devices(2, options("staged").with_setting("KOLO_TIMEOUT_S", "20").with_setting("KOLO_LATCH_TIMEOUT_S", "0.1"),
+                 job);
     } catch (const std::exception&) {
     }
     EXPECT_GE(failed, 1) << place.api << " " << place.nth;

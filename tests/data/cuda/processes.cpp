@@ -143,6 +143,61 @@ void exchange_messages(const Group& group) {
   }
 }
 
+/// In a ring, in both directions at once, once the devices have found each other.
+TEST_F(Processes, MessagesFromDeviceToDevice) {
+  constexpr int kMostRounds = 100000;
+  constexpr int kMessages = 20;
+  const Session session(options("nccl"));
+  bind();
+  const RankStream stream;
+  const int right = (rank() + 1) % size(), left = (rank() + size() - 1) % size();
+  std::vector<DeviceTensor> out, in;
+  for (int i = 0; i < 2 * kMessages; ++i) {
+    out.emplace_back(DType::int32, 1 + 3000 * (i % kMessages), stream);
+    in.emplace_back(DType::int32, 1 + 3000 * (i % kMessages), stream);
+  }
+  /// The first so many to the right, and as many to the left.
+  const auto exchange_some = [&](int messages, int round) {
+    const auto value = [round](int from, int number) {
+      return [=](std::int64_t i) { return i % 50 + from + number + round; };
+    };
+    std::vector<Handle> handles;
+    const auto each = [&](const auto& what) {
+      for (int i = 0; i < messages; ++i) {
+        for (const int way : {0, 1})
+          what(static_cast<std::size_t>(way * kMessages + i), way == 0 ? right : left, way == 0 ? left : right, i);
+      }
+    };
+    each([&](std::size_t at, int to, int, int number) {
+      out[at].write(elements_of(DType::int32, 1 + 3000 * number, 50, value(rank(), number)));
+      handles.push_back(send_async(out[at].view(), to, to == right ? 1 : 2));
+    });
+    each([&](std::size_t at, int to, int from, int) {
+      in[at].write(Bytes(in[at].bytes(), 0xEE));
+      handles.push_back(recv_async(in[at].view(), from, to == right ? 1 : 2));
+      wait_on(handles.back(), stream);
+    });
+    each([&](std::size_t at, int, int from, int number) {
+      EXPECT_EQ(in[at].read(), elements_of(DType::int32, 1 + 3000 * number, 50, value(from, number)));
+    });
+    wait_all(handles);
+    emulated::acquire_all();
+    stream.synchronize();
+  };
+  const auto passed_in = [&](int messages, int round) {
+    const std::uint64_t before = emulated::calls("ncclRecv");
+    exchange_some(messages, round);
+    return static_cast<int>(emulated::calls("ncclRecv") - before);
+  };
+  for (int round = 0; round < kMostRounds; ++round) {
+    std::vector<int> least{passed_in(1, round)};
+    allreduce("least", kolo::view(least), ReduceOp::min);
+    if (least[0] == 2) break;
+  }
+  EXPECT_EQ(passed_in(kMessages, 7), 2 * kMessages);
+  std::printf("rank %d of %d: %d messages to either side\n", rank(), size(), kMessages);
+}
+
 TEST_F(Processes, Messages) {
   for (const char* backend : {"nccl", "staged"}) {
     const Session session(options(backend).with_setting("KOLO_RANKS_PER_NODE", *backend == 'n' ? "0" : "2"));
