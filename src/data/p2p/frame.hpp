@@ -33,7 +33,8 @@
 // sender that gives up what it has offered looks out for the answer, and the receiver answers `refused` to a
 // `withdrawn` that comes before it has matched.
 // Devices that have not found each other yet begin to, once for all: `Way::introduce` in both frames tells both ranks.
-// That message, and those until then, go by the host.
+// That message, and those until then, go by the host; so do all of a direction beyond a rank's first
+// kMostDirectionsByDevice.
 //
 // Order. The frame that begins a message, `whole` or `announced`, goes into the channel in the order of the sends to
 // that rank. So messages of a pair and tag match receives in the order of the calls on both sides (matching.hpp); the

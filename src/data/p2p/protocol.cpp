@@ -34,7 +34,8 @@ void Protocol::start_send(Message& send) {
   if (!send.is_late) send.there = send.bytes;
   if (send.peer == rank_) return send_to_self(send);
   if (departed_.has(send.peer)) return open_.end(send, has_departed(send, departed_));
-  if (send.on_device) send.way = found_.count({rank_, send.peer}) > 0 ? Way::device : Way::introduce;
+  const Direction direction{rank_, send.peer};
+  if (send.on_device && may_meet(direction)) send.way = found_.count(direction) > 0 ? Way::device : Way::introduce;
   if (send.is_late && send.way != Way::device) news_.late.push_back(&send);
   sending_.start(send);
 }
@@ -316,7 +317,7 @@ void Protocol::on_wanted(int source, const Frame& frame) {
     return;
   }
   Message* const send = sending_.on_wanted(source, frame.id);
-  if (frame.way == Way::introduce) news_.met.push_back({rank_, source});
+  if (frame.way == Way::introduce) meet({rank_, source});
   if (send != nullptr && std::exchange(send->way, Way::host) == Way::device) news_.late.push_back(send);
 }
 
@@ -350,6 +351,15 @@ void Protocol::take_whole(Message& receive, int source, const Frame& frame, cons
   open_.end(receive);
 }
 
+bool Protocol::may_meet(const Direction& direction) const {
+  return met_.size() < kMostDirectionsByDevice || met_.count(direction) > 0;
+}
+
+void Protocol::meet(const Direction& direction) {
+  met_.insert(direction);
+  news_.met.push_back(direction);
+}
+
 /// Of a send to oneself that is still open.
 void Protocol::take_own(Message& receive, Message& send, const Frame& frame) {
   if (fits(receive, rank_, frame)) {
@@ -372,13 +382,14 @@ void Protocol::copy_own(Message& receive, Message& send) {
 
 void Protocol::accept(Message& receive, int source, const Frame& frame) {
   if (!fits(receive, source, frame)) return;
-  const bool could = receive.on_device && frame.way != Way::host;
-  if (could && frame.way == Way::device && found_.count({source, rank_}) > 0) {
+  const Direction direction{source, rank_};
+  const bool could = receive.on_device && frame.way != Way::host && may_meet(direction);
+  if (could && frame.way == Way::device && found_.count(direction) > 0) {
     receive.way = Way::device;
     sending_.answer(source, FrameKind::wanted, frame.id, Way::device);
     return open_.end(receive);
   }
-  if (could) news_.met.push_back({source, rank_});
+  if (could) meet(direction);
   receiving_.begin(receive, frame, could ? Way::introduce : Way::host);
 }
 

@@ -48,6 +48,10 @@ struct News {
   std::deque<Message> void_sends;    ///< also in `done`, without an owner: calls of nothing (frame.hpp)
 };
 
+/// So many directions of a rank go by devices, in and out together: each has a communicator, and takes one of the places
+/// that a rank has for groups (KOLO_GROUPS). Pipelines and neighbours need few.
+constexpr std::size_t kMostDirectionsByDevice = 64;
+
 class Protocol final : private FrameHandler {
  public:
   /// `channels` outlives it.
@@ -123,6 +127,8 @@ class Protocol final : private FrameHandler {
   void take_own(Message& receive, Message& send, const Frame& frame);
   void copy_own(Message& receive, Message& send);
   void accept(Message& receive, int source, const Frame& frame);
+  [[nodiscard]] bool may_meet(const Direction& direction) const;
+  void meet(const Direction& direction);
   void on_silent(int rank);
   void receive_nothing_from(int rank);
   void detach(Message& message, int because);
@@ -140,7 +146,8 @@ class Protocol final : private FrameHandler {
   std::unordered_set<std::uint64_t> sets_;  // that this rank is a member of,
   std::uint64_t last_set_ = 0;              // up to this serial number
   std::vector<std::string> warnings_;
-  std::set<Direction> found_;  // by devices, of this rank's directions
+  std::set<Direction> met_;    // this rank's directions whose devices look for each other, or have
+  std::set<Direction> found_;  // of these
   News news_;                  // but for `done`
   Status closed_;
 };

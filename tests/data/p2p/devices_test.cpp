@@ -78,6 +78,24 @@ TEST(ByTheDevices, NothingGoesThatWayUnlessBothLieOnDevicesThatHaveFoundEachOthe
   }
 }
 
+TEST(ByTheDevices, ARankMeetsSoManyOthersAndNoMore) {
+  const int peers = static_cast<int>(kMostDirectionsByDevice) + 1;
+  Network network({peers + 1});
+  for (int peer = 1; peer <= peers; ++peer) {
+    for (int again = 0; again < 2; ++again) {
+      DeviceLetter send(kSend, peer, 7), receive(kReceive, 0, 7);
+      network.start(0, send);
+      network.start(peer, receive);
+      network.settle();
+      EXPECT_EQ(news_of(network[peer]).met.size(), peer == peers ? 0U : 1U) << peer;
+      network[0].provide(send.message, kBytes);
+      network.settle();
+      EXPECT_EQ(receive.memory, send.memory);
+    }
+  }
+  EXPECT_EQ(news_of(network[0]).met.size(), 2 * kMostDirectionsByDevice);
+}
+
 /// In the order in which the receiver matches, which is neither that of the sends nor that of the receives.
 TEST(ByTheDevices, BothSidesAgreeInOneOrder) {
   Network network({2, 1});
