@@ -48,8 +48,8 @@ struct News {
   std::deque<Message> void_sends;    ///< also in `done`, without an owner: calls of nothing (frame.hpp)
 };
 
-/// So many directions of a rank go by devices, in and out together: each has a communicator, and takes one of the places
-/// that a rank has for groups (KOLO_GROUPS). Pipelines and neighbours need few.
+/// So many directions of a rank go by devices, in and out together: each has a communicator, and takes one of the
+/// places that a rank has for groups (KOLO_GROUPS). Pipelines and neighbours need few.
 constexpr std::size_t kMostDirectionsByDevice = 64;
 
 class Protocol final : private FrameHandler {
