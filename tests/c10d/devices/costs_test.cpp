@@ -185,7 +185,7 @@ TEST_F(CostsOfTorch, AStepOfFullyShardedDataParallel) {
   EXPECT_LE(costs[1].stream_waits, 4 * kBlocks);
 }
 
-/// From rank 0 to rank 1. By way of the host it takes no more than this.
+/// From rank 0 to rank 1. By way of the host, as until the devices have found each other, it takes no more than this.
 TEST_F(CostsOfTorch, AMessage) {
   for (const std::int64_t bytes : {std::int64_t{4} << 10, std::int64_t{4} << 20}) {
     const std::vector<Costs> costs = measure([bytes](const GroupPtr& group, int rank) {
