@@ -77,7 +77,7 @@ struct Message {
 struct Direction {
   int source = 0;
   int destination = 0;
-  friend auto operator<=>(const Direction&, const Direction&) = default;
+  auto operator<=>(const Direction&) const = default;  // NOLINT(modernize-use-nullptr): it has none
 };
 
 /// The ranks that have left the job, as far as messages must know.
