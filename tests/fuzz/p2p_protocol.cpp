@@ -156,14 +156,17 @@ class Rank {
     p2p::Message& message = letter->message;
     letter->memory.resize(kSizes[input.byte() % kSizes.size()]);
     message.role = role;
-    message.dtype = input.byte() % 4 == 0 ? DType::boolean : DType::uint8;
+    const std::uint8_t kind = input.byte();
+    message.dtype = kind % 4 == 0 ? DType::boolean : DType::uint8;
+    message.on_device = (kind & 0x10) != 0;
     message.peer = input.byte() % (kRanks + (sends ? 0 : 1)) - (sends ? 0 : 1);
     message.tag = static_cast<std::int32_t>(input.byte() % 3) - (sends ? 0 : 1);
     message.set = kSets[input.byte() % 2];
     message.data = letter->memory.data();
     message.tensor = message.data;
     message.bytes = letter->memory.size();
-    message.is_late = sends && input.byte() % 4 == 3;
+    message.is_late = sends && (input.byte() % 4 == 3 || message.on_device);
+    if (message.on_device) message.owner = &message;  // the protocol tells of its end
     message.begun = now_;
     message.deadline = now_ + std::chrono::seconds(input.byte());
     letters_.push_back(std::move(letter));
@@ -174,7 +177,9 @@ class Rank {
     Peers::Said said;
     said.source = 1 + input.byte() % (kRanks - 1);
     p2p::Frame& frame = said.frame;
-    frame.kind = static_cast<p2p::FrameKind>(input.byte() % 9);
+    const std::uint8_t kind = input.byte();
+    frame.kind = static_cast<p2p::FrameKind>(kind % 9);
+    frame.way = static_cast<p2p::Way>(kind / 9 % 4);  // one that does not exist among them
     frame.id = input.byte() % 8;
     frame.set = kSets[input.byte() % kSets.size()];
     const std::uint8_t how_much = input.byte();
@@ -199,7 +204,11 @@ class Rank {
   }
 
   void change_sets(Input& input) {
-    if (input.byte() % 2 == 0) {
+    const std::uint8_t what = input.byte();
+    if ((what & 4) != 0) {
+      const int other = 1 + (what >> 4) % (kRanks - 1);
+      protocol_.on_found((what & 8) != 0 ? p2p::Direction{0, other} : p2p::Direction{other, 0});
+    } else if (what % 2 == 0) {
       protocol_.on_set(++last_set_);
     } else if (last_set_ > 0) {
       protocol_.on_set_gone(1 + input.byte() % last_set_);
@@ -218,30 +227,41 @@ class Rank {
     return &letters_[input.byte() % letters_.size()]->message;
   }
 
-  /// A message that is done belongs to its caller again, who may free it.
+  /// A message that is done belongs to its caller again, who may free it once he has heard of it.
   void forget_done() {
+    protocol_.take_news(news_);
+    for (const p2p::Message* message : news_.done) KOLO_CHECK(message->done());
+    for (const p2p::Message* send : news_.late) KOLO_CHECK(send->is_late);
     std::erase_if(letters_, [](const auto& letter) { return letter->message.done(); });
   }
 
   Peers peers_;
   p2p::Protocol protocol_{0, kRanks, peers_, {std::uint64_t{20} << 10, std::uint64_t{60} << 10}};
   std::vector<std::unique_ptr<Letter>> letters_;
+  p2p::News news_;
   std::uint64_t last_set_ = 0;
   base::Time now_{std::chrono::seconds(1000)};
 };
 
 Output& add(Output& out, Does what) { return out.number(static_cast<std::uint64_t>(what)); }
 
-void add_message(Output& out, Does way, int peer, std::size_t size, bool is_late = false) {
-  add(out, way).number(size).number(1).number(static_cast<std::uint64_t>(peer + (way == Does::receive ? 1 : 0)));
+constexpr std::uint64_t kOnDevice = 0x11;
+
+void add_message(Output& out, Does way, int peer, std::size_t size, bool is_late = false, std::uint64_t kind = 1) {
+  add(out, way).number(size).number(kind).number(static_cast<std::uint64_t>(peer + (way == Does::receive ? 1 : 0)));
   out.number(way == Does::receive ? 1 : 0).number(0);
   if (way == Does::send) out.number(is_late ? 3 : 0);
   out.number(100);
 }
 
 void add_frame(Output& out, p2p::FrameKind kind, std::uint64_t id, std::size_t size, std::uint64_t permit = 0,
-               std::uint64_t length = 0) {
-  add(out, Does::hear).number(0).number(static_cast<std::uint64_t>(kind)).number(id).number(0).number(size);
+               std::uint64_t length = 0, p2p::Way way = p2p::Way::host) {
+  add(out, Does::hear)
+      .number(0)
+      .number(static_cast<std::uint64_t>(kind) + 9 * static_cast<std::uint64_t>(way))
+      .number(id)
+      .number(0)
+      .number(size);
   out.number(0).number(permit).number(0).number(0).number(length);
   add(out, Does::step);
 }
@@ -302,6 +322,21 @@ std::vector<std::string> seeds() {
     add(out, Does::leave).number(0).number(1);
     add(out, Does::expire).number(200);
   });
+  for (const p2p::Way way : {p2p::Way::introduce, p2p::Way::device}) {
+    seed([&](Output& out) {
+      add(out, Does::set).number(4);  // the devices of ranks 1 and 0 have found each other
+      add_message(out, Does::receive, 1, kLong, false, kOnDevice);
+      add_frame(out, Kind::announced, 1, kLong, 0, 0, way);
+    });
+    seed([&](Output& out) {
+      add(out, Does::set).number(12);  // those of ranks 0 and 1
+      add_message(out, Does::send, 1, kLong, true, kOnDevice);
+      add_message(out, Does::send, 1, kLong, true, kOnDevice);
+      add(out, Does::give_up).number(1);
+      for (const std::uint64_t id : {1, 2}) add_frame(out, Kind::wanted, id, 0, 0, 0, way);
+      for (int i = 0; i < 4; ++i) add(out, Does::provide).number(0).number(40);
+    });
+  }
   seed([&](Output& out) {
     add(out, Does::set).number(0);
     add_message(out, Does::send, 0, kLong);
