@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Many lives in one process: in each, the last rank gives up amid a step, and all end their contexts and meet anew,
-// with the ranks that the keeper gives them. In the end each process has as many descriptors, threads, mappings and
-// files as after the first lives, and about as much memory.
+// with the ranks that the keeper gives them. In the end each process has as many descriptors, threads and mappings as
+// after the first lives, and about as much memory.
 //
 //     kolo-run -np 3 --min-np 3 second_life LIVES [SETTING=VALUE ...]
 //     second_life --threads LIVES [SETTING=VALUE ...]                   three ranks as threads, by run_local
