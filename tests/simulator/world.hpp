@@ -351,6 +351,7 @@ class World {
     bool request_done = false;  ///< that the program waits for
     bool has_said_departure = false;
     bool is_cut_off = false;     ///< what it says is not heard, and it reads no log
+    bool has_gone = false;       ///< and has said so
     std::size_t unfinished = 0;  ///< pending handles
   };
   struct Node {
@@ -883,7 +884,7 @@ class World {
     publish(rank);
     r.ring.emplace_back(control::RankLost{rank, ErrorCode::rank_lost, control::kStopped});
     schedule_visit(topology_.node_of[index(rank)]);
-    have_gone_ = true;
+    r.has_gone = have_gone_ = true;
     r.dead = topology_.leader_of(topology_.node_of[index(rank)]) != rank;
     return true;
   }
@@ -1648,7 +1649,19 @@ class World {
   }
 
   bool has_any_cut_off(const std::vector<std::int32_t>& members) const {
-    return std::any_of(members.begin(), members.end(), [this](auto rank) { return ranks_[index(rank)].is_cut_off; });
+    return std::any_of(members.begin(), members.end(), [this](auto rank) {
+      return ranks_[index(rank)].is_cut_off || speaks_through_who_has_gone(rank);
+    });
+  }
+
+  /// What the rank had said may not have been heard, and the log may end without an entry that says so.
+  bool speaks_through_who_has_gone(std::int32_t rank) const {
+    for (int node = topology_.node_of[index(rank)]; node > 0;
+         node = core::Topology::tree_parent(node, options_.fanout)) {
+      const int leader = topology_.leader_of(node);
+      if (leader != rank && ranks_[index(leader)].has_gone) return true;
+    }
+    return false;
   }
 
   void check_ledgers() {
