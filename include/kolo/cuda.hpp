@@ -109,9 +109,9 @@ KOLO_API void wait_on(Handle& handle, StreamHandle stream);
 /// `Error` (invalid_argument) for an operation on tensors of the CPU, and inside a callback.
 [[nodiscard]] KOLO_API bool wait_given(Handle& handle, std::chrono::nanoseconds duration);
 
-/// What a receive into a tensor of a device has got, as `receive.get()` says, but without a wait for the device: waits
-/// as `wait_on` does. Throws the operation's `Error` when it has failed, and (invalid_argument) for a receive into
-/// memory of the CPU, and inside a callback.
+/// The result of a receive into a device's tensor. As `receive.get()`, but does not wait for the device: it waits for
+/// what `wait_on` waits for. Throws the operation's `Error` when it has failed, and (invalid_argument) for a receive
+/// into memory of the CPU, and inside a callback.
 [[nodiscard]] KOLO_API Received received(Future<Received>& receive);
 
 /// Calls `callback` once, when all work of the operation has been given to the device, or the operation is done: from

@@ -53,7 +53,7 @@ inline detail::ContextImpl& impl_of(const Context& context) { return impl_of(det
 detail::GroupParts parts_of(const Group& group);
 engine::SetState& set_of(const Group& group);
 
-/// What a receive has got, once it has its message.
+/// The result of a receive that has its message.
 Received received(const detail::HandleState& receive);
 
 inline const detail::CallParts& parts_of(const Call& call) noexcept { return detail::Access::parts(call); }

@@ -13,7 +13,7 @@
 // they could wait for each other in a circle, and so could a communicator that is made while such a kernel runs. In
 // the log whatever a message waits for has an earlier place: its callers have given it to their streams before.
 //
-// Who does what, for the direction from one rank to another one; all of it in the driver's passes:
+// The stages of a direction, from one rank to another. The driver makes each step in its passes:
 //
 //   introduce   The first message whose tensors both lie on devices goes by the host, and tells both ranks. Each asks
 //               for the group of the two; one that cannot be made fails on both ("refused").

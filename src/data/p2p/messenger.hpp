@@ -87,7 +87,7 @@ class Messenger {
   // -- the driver
   /// One pass; whether anything moved. Adds what is to be said of messages that have waited for long.
   bool progress(base::Time now, std::vector<std::string>& warnings);
-  /// What there is since the last call; valid until the next.
+  /// The news since the last call. Valid until the next call.
   [[nodiscard]] const News& take_news();
   void on_found(const Direction& direction);
   /// The engine is about to sleep. False: something has come, and it makes another pass.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What calls of a training program over the backend ask of CUDA and NCCL once they repeat: Kolo's part and PyTorch's
-// (tests/data/cuda/costs.hpp). The numbers stand in docs/gpu.md.
+// Counts the calls of CUDA and NCCL that a training program over the backend makes once its steps repeat, by Kolo and
+// by PyTorch (tests/data/cuda/costs.hpp). The numbers stand in docs/gpu.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
