@@ -81,6 +81,16 @@ bool run_within(Duration patience, std::string_view what, std::function<void()> 
   return true;
 }
 
+namespace {
+
+[[noreturn]] void end_process(const std::string& last_words, int status) {
+  // The process ends whether or not this can be written.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, last_words.data(), last_words.size());
+  ::_exit(status);
+}
+
+}  // namespace
+
 Watchdog::Watchdog(Duration patience, std::string last_words, int status) {
   const Time until = after(now(), patience);
   try {
@@ -90,9 +100,7 @@ Watchdog::Watchdog(Duration patience, std::string last_words, int status) {
       bool in_time = true;
       while (in_time && !over_) in_time = called_off_.wait_until(mutex_, until);
       if (over_) return;
-      // The process ends whether or not this can be written.
-      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, words.data(), words.size());
-      ::_exit(status);
+      end_process(words, status);
     });
   } catch (const std::system_error&) {
     // There is no deadline then: the caller's work is more important.
@@ -106,6 +114,44 @@ Watchdog::~Watchdog() {
   }
   called_off_.notify_one();
   if (thread_.joinable()) thread_.join();
+}
+
+CallWatch::CallWatch(Duration patience, std::string last_words, int status) {
+  try {
+    thread_ = std::thread([this, patience, words = std::move(last_words) + "\n", status] {
+      set_thread_name("kolo-watchdog");
+      watch(patience, words, status);
+    });
+  } catch (const std::system_error&) {
+    // Nobody watches then, as in Watchdog.
+  }
+}
+
+CallWatch::~CallWatch() {
+  {
+    const MutexLock lock(mutex_);
+    over_ = true;
+  }
+  called_off_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void CallWatch::watch(Duration patience, const std::string& last_words, int status) {
+  constexpr int kLooks = 8;
+  int looks = 0;  // in a row that saw the same call
+  std::uint64_t seen = 0;
+  const MutexLock lock(mutex_);
+  while (true) {
+    const Time until = after(now(), patience / kLooks);
+    bool in_time = true;
+    while (in_time && !over_) in_time = called_off_.wait_until(mutex_, until);
+    if (over_) return;
+    const std::uint64_t passes = passes_.load(std::memory_order_relaxed);
+    const bool is_inside = passes % 2 == 1;
+    looks = is_inside && passes == seen ? looks + 1 : 0;
+    seen = passes;
+    if (looks == kLooks) end_process(last_words, status);
+  }
 }
 
 }  // namespace kolo::base

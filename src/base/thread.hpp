@@ -3,7 +3,9 @@
 // Threads of Kolo's own: how they start, what they are called, how long others wait for them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -68,6 +70,42 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
  private:
+  Mutex mutex_;
+  ConditionVariable called_off_;
+  bool over_ KOLO_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+/// The same for many short calls, which cost it two stores each: ends the process if one of them lasts longer than
+/// `patience`. It looks eight times in that time, so that a process that is stopped, or gets no CPU, has at least as
+/// many looks left.
+class CallWatch {
+ public:
+  CallWatch(Duration patience, std::string last_words, int status);
+  ~CallWatch();
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+
+  /// While it lives, its thread is inside a call. One thread at a time. Null: nobody watches.
+  class Call {
+   public:
+    explicit Call(CallWatch* watch) noexcept : watch_(watch) { pass(); }
+    ~Call() { pass(); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    void pass() noexcept {
+      if (watch_ == nullptr) return;
+      watch_->passes_.store(watch_->passes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+    CallWatch* watch_;
+  };
+
+ private:
+  void watch(Duration patience, const std::string& last_words, int status);
+
+  std::atomic<std::uint64_t> passes_{0};  ///< into calls and out of them: odd inside one
   Mutex mutex_;
   ConditionVariable called_off_;
   bool over_ KOLO_GUARDED_BY(mutex_) = false;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text.hpp"
 #include "core/shortcut_memory.hpp"
 #include "engine/records.hpp"
 
@@ -69,6 +70,13 @@ EngineState::EngineState(EngineParts parts)
                         Driver::assert_held();
                         participant.starved();
                       }});
+    // What ranks wait for by themselves comes first.
+    const double patience = settings.timeout_s + settings.latch_timeout_s;
+    inter->limit_calls(base::from_seconds(patience),
+                       "kolo: rank " + std::to_string(topology.rank) + ": a call of " + inter->name() +
+                           " has not returned within " + base::spell(patience, 4) +
+                           " s (KOLO_TIMEOUT_S and KOLO_LATCH_TIMEOUT_S), and never may: Open MPI can loop for ever "
+                           "when a rank has died that it was sending to. This process ends.");
   }
   if (channel) channel->attach(driver.poller(), kControlTag);
   for (const transport::NodeLink::Liveness& peer : link->liveness()) {

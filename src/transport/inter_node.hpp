@@ -81,6 +81,9 @@ class InterNode {
     std::function<void()> starved;
   };
   virtual void report_to(Reports /*reports*/) {}  // NOLINT(performance-unnecessary-value-param): overriders keep it
+  /// From now on the process ends, with exit status 1 and `last_words` on stderr, if one call of a function above lasts
+  /// longer than `patience`, where the transport may be kept for ever by a library that it calls.
+  virtual void limit_calls(base::Duration /*patience*/, const std::string& /*last_words*/) {}
   /// A rank waits for data: sends what the transport may still hold of completed operations, now and in later calls of
   /// `progress`. MPI promises that a completed send needs no further call on the sending side, but Open MPI breaks that
   /// promise. A long message ends with a message of Open MPI's own (FIN), which is queued while a socket is full, and

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 namespace kolo::transport {
@@ -21,11 +22,27 @@ constexpr std::chrono::milliseconds kPushing{100};
 PolledInterNode::PolledInterNode(std::shared_ptr<InterNode> transport)
     : transport_(std::move(transport)), starving_(kStarved) {}
 
+PolledInterNode::~PolledInterNode() {
+  const Call call(watched());
+  transport_.reset();
+}
+
+void PolledInterNode::limit_calls(base::Duration patience, const std::string& last_words) {
+  watch_.emplace(patience, last_words, EXIT_FAILURE);
+}
+
+void PolledInterNode::listen(int tag, std::size_t bytes) {
+  const Call call(watched());
+  transport_->listen(tag, bytes);
+}
+
 InterNode::Operation PolledInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+  const Call call(watched());
   return note(transport_->send(rank, tag, data, bytes));
 }
 
 InterNode::Operation PolledInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
+  const Call call(watched());
   return note(transport_->receive(rank, tag, data, bytes));
 }
 
@@ -36,6 +53,7 @@ InterNode::Operation PolledInterNode::note(Operation operation) noexcept {
 }
 
 bool PolledInterNode::test(Operation operation) {
+  const Call call(watched());
   if (!transport_->test(operation)) return false;
   --open_;
   moved_ = true;
@@ -43,6 +61,7 @@ bool PolledInterNode::test(Operation operation) {
 }
 
 std::optional<InterNode::Heard> PolledInterNode::hear() {
+  const Call call(watched());
   std::optional<Heard> heard = transport_->hear();
   moved_ |= heard.has_value();
   return heard;
@@ -58,7 +77,10 @@ void PolledInterNode::push(base::Time now) { push_until_ = now + kPushing; }
 
 void PolledInterNode::progress(base::Time now) {
   looked_at_ = now;
-  if (now < push_until_) transport_->push(now);
+  if (now < push_until_) {
+    const Call call(watched());
+    transport_->push(now);
+  }
   watch(now);
 }
 

@@ -10,15 +10,21 @@
 // Starvation. A sender that has nothing more to do does not call its transport any more, and the transport may then
 // hold a message back (InterNode::push). A rank that has received nothing for 100 ms asks all ranks to push, and asks
 // again less and less often. A rank that is asked calls its transport for 100 ms.
+//
+// Calls that do not return. Open MPI may loop for ever inside a call when a rank has died that it was sending to. The
+// thread that made the call is lost then, and with it the rank, which holds its node up: so the process ends
+// (`limit_calls`).
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/thread.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::transport {
@@ -26,27 +32,35 @@ namespace kolo::transport {
 class PolledInterNode final : public InterNode {
  public:
   explicit PolledInterNode(std::shared_ptr<InterNode> transport);
+  ~PolledInterNode() override;
+  PolledInterNode(const PolledInterNode&) = delete;
+  PolledInterNode& operator=(const PolledInterNode&) = delete;
 
   std::byte* staging(std::size_t bytes) override { return transport_->staging(bytes); }
   void give_back(std::byte* staging) noexcept override { transport_->give_back(staging); }
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
-  void listen(int tag, std::size_t bytes) override { transport_->listen(tag, bytes); }
+  void listen(int tag, std::size_t bytes) override;
   [[nodiscard]] std::optional<Heard> hear() override;
   void expect(bool expects) override;
   [[nodiscard]] const char* name() const noexcept override { return transport_->name(); }
 
   void progress(base::Time now) override;
   void report_to(Reports reports) override { reports_ = std::move(reports); }
+  void limit_calls(base::Duration patience, const std::string& last_words) override;
   void push(base::Time now) override;
   [[nodiscard]] std::optional<std::chrono::nanoseconds> nap() noexcept override;
 
  private:
+  [[nodiscard]] base::CallWatch* watched() noexcept { return watch_ ? &*watch_ : nullptr; }
   Operation note(Operation operation) noexcept;
   void watch(base::Time now);
 
-  const std::shared_ptr<InterNode> transport_;
+  using Call = base::CallWatch::Call;
+
+  std::optional<base::CallWatch> watch_;
+  std::shared_ptr<InterNode> transport_;
   Reports reports_;
   std::size_t open_ = 0;  ///< open operations, plus 1 while messages are expected
   bool expects_ = false;

@@ -35,8 +35,8 @@ def dead(phase="step", end="signal 9"):
     return facts_of("PROCESS 9", "READY", f"HIT {phase}", f"EXIT {end}")
 
 
-def complaints(the_plan, facts):
-    return judge.judge(the_plan, facts)[0]
+def complaints(the_plan, facts, output=""):
+    return judge.judge(the_plan, facts, output)[0]
 
 
 class Plans(unittest.TestCase):
@@ -105,7 +105,7 @@ class Judging(unittest.TestCase):
     def test_all_as_expected(self):
         told = [survivor("rank 2 was lost: its process has ended.") for _ in range(4)]
         told[2] = dead()
-        self.assertEqual(judge.judge(run(), told), ([], "step"))
+        self.assertEqual(judge.judge(run(), told, ""), ([], "step"))
 
     def test_each_thing_that_can_go_wrong_is_told(self):
         good = survivor("rank 2 was lost.")
@@ -125,6 +125,16 @@ class Judging(unittest.TestCase):
                 ("wrong data", facts_of("WRONG byte 3"), "rank 1: byte 3")):
             with self.subTest(name):
                 self.assertIn(want, complaints(run(), [good, bad, dead(), good]))
+
+    def test_on_hosts_a_call_of_mpi_that_never_returns_is_a_known_limit(self):
+        kept = facts_of("PROCESS 7", "READY", "EXIT status 1")
+        waited = survivor("rank 1, the leader of this node, does not answer; its process is stopped", "timeout")
+        facts = [survivor("rank 2 was lost: connection closed"), kept, dead(), waited]
+        said = "| x\nkolo: rank 1: a call of MPI point-to-point has not returned within 8 s\n"
+        self.assertEqual(complaints(run(start="hosts"), facts, said), [])
+        self.assertNotEqual(complaints(run(start="hosts"), facts, said.replace("rank 1", "rank 0")), [])
+        self.assertNotEqual(complaints(run(start="hosts"), facts), [])
+        self.assertNotEqual(complaints(run(), facts, said), [])
 
     def test_on_hosts_the_signal_of_a_broken_pipe_is_a_known_limit(self):
         pipe = facts_of("PROCESS 7", "READY", "EXIT signal 13")
@@ -161,7 +171,7 @@ class Judging(unittest.TestCase):
         self.assertEqual(complaints(run("exit"), told), ["rank 2 ended with status 1, the program with 3"])
 
     def test_a_victim_that_was_not_reached_is_one_of_all(self):
-        self.assertEqual(judge.judge(run(), [complete()] * 4), ([], None))
+        self.assertEqual(judge.judge(run(), [complete()] * 4, ""), ([], None))
         self.assertEqual(complaints(run(), [complete()] * 3 + [facts_of("READY", "EXIT status 0")]),
                          ["rank 3 did not complete its steps"])
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <future>
 #include <memory>
 
 namespace kolo::transport {
@@ -20,12 +21,16 @@ class Silent final : public InterNode {
   std::byte* staging(std::size_t) override { return memory_.data(); }
   Operation send(int, int, const std::byte*, std::size_t) override { return ++started_; }
   Operation receive(int, int, std::byte*, std::size_t) override { return ++started_; }
-  bool test(Operation operation) override { return operation <= complete; }
+  bool test(Operation operation) override {
+    if (hangs) std::promise<void>().get_future().wait();
+    return operation <= complete;
+  }
   void push(base::Time) override { ++pushes; }
   const char* name() const noexcept override { return "silence"; }
 
   Operation complete = 0;
   int pushes = 0;
+  bool hangs = false;  ///< `test`
 
  private:
   std::array<std::byte, 64> memory_{};
@@ -142,6 +147,18 @@ TEST_F(Polled, WhatIsExpectedIsOpen) {
   node_.expect(false);
   pass(milliseconds(0));
   EXPECT_FALSE(node_.nap());
+}
+
+TEST_F(Polled, ACallThatDoesNotReturnEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang = [this] {
+    node_.limit_calls(milliseconds(8), "the transport hangs");
+    const auto operation = receive();
+    EXPECT_FALSE(node_.test(operation));
+    inner_->hangs = true;
+    static_cast<void>(node_.test(operation));
+  };
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(EXIT_FAILURE), "the transport hangs");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class Outcome:
     record: str  # facts and outputs, for a person
     mpirun_status: int  # None: it had to be ended
     seconds: float
-    broken_pipes: int = 0  # survivors that were ended so (judge.ended_by_broken_pipes)
+    ended_by_mpi: int = 0  # survivors that were ended so (judge.ended_by_mpi)
     sayings: list = field(default_factory=list)  # of kolo-why, with what is wrong with each: (saying, complaints)
 
 
@@ -114,16 +114,19 @@ class Run:
                                         env=environment(self.mark, self.folder, self.transport), start_new_session=True)
             self.wait_for_survivors(begin, launcher)
             facts = self.facts()
-            complaints, phase = judging.judge(self.plan, facts)
-            sayings = self.judge_why(facts, phase) if self.asks_why else []
+            sayings = self.ask_why_of_all() if self.asks_why else []
             status = self.end(launcher, facts)
+            output.seek(0)
+            printed = output.read()
+            complaints, phase = judging.judge(self.plan, facts, printed)
+            gone = judging.ended_by_mpi(self.plan, facts, printed)
+            was_told = any(one.of("TOLD") for one in facts)
+            sayings = [(said, why.judge(self.plan, phase, was_told, said, gone)) for said in sayings]
             complaints += [f"process {pid} ({name}) is left" for pid, name in self.kill_what_is_left().items()]
             complaints += [f"{SHARED}/{name} is left" for name in sorted(set(os.listdir(SHARED)) - shared)
                            if self.is_ours(name)]
-            output.seek(0)
-            return Outcome(self.plan, phase, complaints, self.record(facts, output.read()), status,
-                           time.monotonic() - begin,
-                           len(judging.ended_by_broken_pipes(self.plan, facts)), sayings)
+            return Outcome(self.plan, phase, complaints, self.record(facts, printed), status, time.monotonic() - begin,
+                           len(gone), sayings)
 
     def ask_why(self, kind):
         return why.ask(self.program.with_name("kolo-why"), f"{self.folder}/recorders", kind)
@@ -139,14 +142,12 @@ class Run:
         if not self.facts()[self.plan.victim].first("CONTINUED"):
             self.said_while_stopped = said
 
-    def judge_why(self, facts, phase):
+    def ask_why_of_all(self):
         sayings = [self.said_while_stopped] if self.plan.kind == "slow" else [self.ask_why(self.plan.kind)]
         if self.plan.kind == "kill":
             recorders = f"{self.folder}/recorders"
             sayings.append(why.ask_without_host(self.program.with_name("kolo-why"), recorders, self.plan))
-        was_told = any(one.of("TOLD") for one in facts)
-        gone = judging.ended_by_broken_pipes(self.plan, facts)
-        return [(said, why.judge(self.plan, phase, was_told, said, gone)) for said in sayings if said]
+        return [said for said in sayings if said]
 
     def wait_for_survivors(self, begin, launcher):
         """Until all have ended that can, or their time is over."""

@@ -108,7 +108,8 @@ def judge_told(plan, rank, facts, want, gone):
             complaints.append(f"rank {rank} was told of a failure in {phase}: {code}: {sentence}")
         elif want == TOLD and not named:
             complaints.append(f"rank {rank} was not told of rank {plan.victim}: {code}: {sentence}")
-        elif want == TOLD and code not in CODES[plan.kind] + (CODES_OF_MESSAGES.get(plan.kind, ()) if phase == "messages" else ()):
+        elif want == TOLD and code not in (CODES[plan.kind] + (CODES_OF_MESSAGES.get(plan.kind, ()) if phase == "messages" else ()) +
+                                           (("timeout",) if gone else ())):
             complaints.append(f"rank {rank} was told {code}, not {' or '.join(CODES[plan.kind])}: {sentence}")
     if want == TOLD and len(told) != 1:
         complaints.append(f"rank {rank} was told {len(told)} times, not once")
@@ -137,17 +138,29 @@ def ended_by_broken_pipe(plan, facts):
     return plan.start == "hosts" and plan.kind == "kill" and end is not None and end[1] == "signal 13"
 
 
-def ended_by_broken_pipes(plan, facts):
-    return {rank for rank, one in enumerate(facts) if ended_by_broken_pipe(plan, one)}
+KEPT_BY_MPI = re.compile(r"^kolo: rank (\d+): a call of MPI [^:]* has not returned within ", re.MULTILINE)
 
 
-def judge(plan, facts):
-    """Complaints about a run; `facts` by rank. And the phase that the victim was hit in (None: it was not)."""
+def kept_by_mpi(plan, facts, output):
+    """Another one: Open MPI loops for ever in a call, and Kolo ends the process."""
+    said = {int(rank) for rank in KEPT_BY_MPI.findall(output)}
+    return {rank for rank in said if plan.start == "hosts" and plan.kind == "kill" and facts[rank].first("EXIT")
+            and facts[rank].first("EXIT")[1] == "status 1"}
+
+
+def ended_by_mpi(plan, facts, output):
+    return ({rank for rank, one in enumerate(facts) if ended_by_broken_pipe(plan, one)} |
+            kept_by_mpi(plan, facts, output))
+
+
+def judge(plan, facts, output):
+    """Complaints about a run; `facts` by rank, `output`: what was printed. And the phase that the victim was hit in (None:
+    it was not)."""
     blow = facts[plan.victim].first("HIT")
     phase = blow[1] if blow else None
     want = expected(phase, plan.kind)
     complaints = []
-    piped = ended_by_broken_pipes(plan, facts)
+    ended = ended_by_mpi(plan, facts, output)
     for rank, one in enumerate(facts):
         complaints += [f"rank {rank}: {text}" for _, text in one.of("WRONG")]
         complaints += [f"rank {rank} still holds after shutdown: {text}" for _, text in one.of("HOLDS")]
@@ -156,9 +169,9 @@ def judge(plan, facts):
                 status = 0 if phase == "after" and plan.kind == "return" else STATUS_OF[plan.kind]
                 complaints += judge_end(rank, one, status, want)
             continue
-        if rank in piped:
+        if rank in ended:
             continue
-        complaints += judge_told(plan, rank, one, want, piped)
+        complaints += judge_told(plan, rank, one, want, ended)
         # A process that gives up inside MPI_Init has no status of the program's to end with.
         status = None if want == FAILS and not one.of("TOLD") else TOLD_STATUS if one.of("TOLD") else 0
         aborts = plan.style == "abort" and one.of("TOLD") and rank % plan.per_node != 0
