@@ -193,8 +193,8 @@ struct Answer {
 //   saying     A rank whose operation has failed because another one has left says so at once (`Deserted`), before its
 //              program learns of it. Links keep their order, so the sequencer knows it before it hears that the rank
 //              has left or is gone, also if the process ends without a word.
-//              A receive from any rank that expires counts, too, if a rank of its group has left: it may have waited
-//              for that one. It does not count with a deadline that is shorter than the usual one: such a receive only
+//              A message that expires counts, too, if a rank of its group has left: it may have waited for that one, or
+//              its peer has. It does not count with a deadline that is shorter than the usual one: such a receive only
 //              asks whether there is a message.
 //   passing on A rank that gives a message up, because of its end or because the other half of a `sendrecv` has failed,
 //              tells the message's peer for which rank's leaving (data/p2p/frame.hpp). The message fails there as one

@@ -375,10 +375,11 @@ void Messages::note_end(const p2p::Message& message, base::Time begun) {
   const int peer = !sends && message.source != p2p::kAny ? message.source : message.peer;
   if (lost && message.deserted_by >= 0) return engine_.note_desertion(message.deserted_by);
   if (lost && peer != p2p::kAny) return engine_.note_desertion(peer);
-  // A receive from any rank may have waited for one that has left, also if others could still have sent. One that has a
-  // shorter deadline of its own only asks whether there is a message: its end is no failure.
+  // It may have waited for a rank that has left: a receive from any rank, also if others could still have sent; another
+  // message, because its peer waited for that rank. One with a shorter deadline of its own only asks whether there is a
+  // message: its end is no failure.
   const bool waited = message.status.code() == ErrorCode::expired && message.patience >= engine_.open.patience.usual;
-  if (peer != p2p::kAny || (!lost && !waited)) return;
+  if (!lost && !waited) return;
   const std::vector<int> world;
   const int left = engine_.participant.earliest_to_leave(message.members != nullptr ? *message.members : world);
   if (left >= 0) engine_.note_desertion(left);

@@ -424,6 +424,27 @@ TEST(PointToPoint, AMessageThatIsGivenUpBecauseOfARankNamesThatRank) {
   }
 }
 
+// Rank 0 waits for rank 1, which has left, and so rank 2 waits for rank 0 in vain: its end, too, is because of rank 1.
+TEST(PointToPoint, AMessageThatExpiresAfterARankHasLeftNamesThatRank) {
+  const auto patient = kolo::RecvOptions{}.with_timeout(std::chrono::minutes(1));
+  const auto ranks = [&] {
+    int x = 0;
+    if (kolo::rank() == 1) return;
+    if (kolo::rank() == 2) {
+      kolo::recv(kolo::view(&x, {1}), 0, 0, patient);
+      const std::string sentence = sentence_of(ErrorCode::expired, [&] { kolo::recv(kolo::view(&x, {1}), 0); });
+      EXPECT_TRUE(kolo::testing::has(sentence, {"no message that fits", "meanwhile rank 1 has left"})) << sentence;
+      return;
+    }
+    sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(&x, {1}), 1, 0, patient); });
+    kolo::send(kolo::const_view(&x, {1}), 2);
+    EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(&x, {1}), 2, 0, patient); }),
+              "recv of up to 1 element of int32 from rank 2 with tag 0: rank 1 has left the job, and rank 2 because of "
+              "that");
+  };
+  run_in({3, 0}, {{"KOLO_TIMEOUT_S", "1"}, {"KOLO_LATCH_TIMEOUT_S", "10"}}, ranks);
+}
+
 // A rank that gets over a message that fails, and goes on, ends later for a reason of its own.
 TEST(PointToPoint, ARankThatWentOnIsNamedForItsOwnException) {
   const auto ranks = [] {

@@ -25,7 +25,8 @@ class Outcome:
     record: str  # facts and outputs, for a person
     mpirun_status: int  # None: it had to be ended
     seconds: float
-    ended_by_mpi: int = 0  # survivors that were ended so (judge.ended_by_mpi)
+    broken_pipes: int = 0  # survivors that were ended so (judge.ended_by_broken_pipe),
+    kept: int = 0  # and so (judge.kept_by_mpi)
     sayings: list = field(default_factory=list)  # of kolo-why, with what is wrong with each: (saying, complaints)
 
 
@@ -119,14 +120,15 @@ class Run:
             output.seek(0)
             printed = output.read()
             complaints, phase = judging.judge(self.plan, facts, printed)
-            gone = judging.ended_by_mpi(self.plan, facts, printed)
+            pipes = judging.ended_by_broken_pipes(self.plan, facts)
+            kept = judging.kept_by_mpi(self.plan, facts, printed)
             was_told = any(one.of("TOLD") for one in facts)
-            sayings = [(said, why.judge(self.plan, phase, was_told, said, gone)) for said in sayings]
+            sayings = [(said, why.judge(self.plan, phase, was_told, said, pipes | kept)) for said in sayings]
             complaints += [f"process {pid} ({name}) is left" for pid, name in self.kill_what_is_left().items()]
             complaints += [f"{SHARED}/{name} is left" for name in sorted(set(os.listdir(SHARED)) - shared)
                            if self.is_ours(name)]
             return Outcome(self.plan, phase, complaints, self.record(facts, printed), status, time.monotonic() - begin,
-                           len(gone), sayings)
+                           len(pipes), len(kept), sayings)
 
     def ask_why(self, kind):
         return why.ask(self.program.with_name("kolo-why"), f"{self.folder}/recorders", kind)

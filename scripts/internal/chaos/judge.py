@@ -138,6 +138,10 @@ def ended_by_broken_pipe(plan, facts):
     return plan.start == "hosts" and plan.kind == "kill" and end is not None and end[1] == "signal 13"
 
 
+def ended_by_broken_pipes(plan, facts):
+    return {rank for rank, one in enumerate(facts) if ended_by_broken_pipe(plan, one)}
+
+
 KEPT_BY_MPI = re.compile(r"^kolo: rank (\d+): a call of MPI [^:]* has not returned within ", re.MULTILINE)
 
 
@@ -148,11 +152,6 @@ def kept_by_mpi(plan, facts, output):
             and facts[rank].first("EXIT")[1] == "status 1"}
 
 
-def ended_by_mpi(plan, facts, output):
-    return ({rank for rank, one in enumerate(facts) if ended_by_broken_pipe(plan, one)} |
-            kept_by_mpi(plan, facts, output))
-
-
 def judge(plan, facts, output):
     """Complaints about a run; `facts` by rank, `output`: what was printed. And the phase that the victim was hit in (None:
     it was not)."""
@@ -160,7 +159,7 @@ def judge(plan, facts, output):
     phase = blow[1] if blow else None
     want = expected(phase, plan.kind)
     complaints = []
-    ended = ended_by_mpi(plan, facts, output)
+    ended = ended_by_broken_pipes(plan, facts) | kept_by_mpi(plan, facts, output)
     for rank, one in enumerate(facts):
         complaints += [f"rank {rank}: {text}" for _, text in one.of("WRONG")]
         complaints += [f"rank {rank} still holds after shutdown: {text}" for _, text in one.of("HOLDS")]
