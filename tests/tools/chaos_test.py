@@ -126,6 +126,13 @@ class Judging(unittest.TestCase):
             with self.subTest(name):
                 self.assertIn(want, complaints(run(), [good, bad, dead(), good]))
 
+    def test_who_has_got_all_messages_before_a_kill_completes(self):
+        facts = [complete(), survivor("rank 2 was lost: gone"), dead("messages"), complete()]
+        self.assertEqual(complaints(run(), facts), [])
+        self.assertNotEqual(complaints(run(kind="exit"), facts), [])
+        facts[2] = dead()
+        self.assertNotEqual(complaints(run(), facts), [])
+
     def test_on_hosts_a_call_of_mpi_that_never_returns_is_a_known_limit(self):
         kept = facts_of("PROCESS 7", "READY", "EXIT status 1")
         waited = survivor("rank 1, the leader of this node, does not answer; its process is stopped", "timeout")
