@@ -2,17 +2,22 @@
 #include "control/shortcut.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <numeric>
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/machine.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace kolo::control {
@@ -27,15 +32,23 @@ struct End : Shortcut {
   core::Round call = 0;
 };
 
+struct Free {
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{base::kPageBytes}); }
+};
+using Pages = std::unique_ptr<std::byte, Free>;
+/// That have been used before.
+Pages pages(std::size_t bytes) {
+  Pages memory(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{base::kPageBytes})));
+  std::memset(memory.get(), 0xa5, bytes);
+  return memory;
+}
+
 /// The ends of all ranks over one memory.
 class Ends {
  public:
-  /// The memory has been used before.
   Ends(int ranks, std::size_t capacity) {
     const std::size_t column = core::ShortcutMemory::column_bytes(capacity);
-    const std::size_t bytes = static_cast<std::size_t>(ranks) * column;
-    memory_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
-    std::memset(memory_.get(), 0xa5, bytes);
+    memory_ = pages(static_cast<std::size_t>(ranks) * column);
     const auto columns = base::Columns::in_a_row(memory_.get(), column, ranks);
     for (int rank = 0; rank < ranks; ++rank)
       ends_.push_back(std::make_unique<End>(core::ShortcutMemory(columns, capacity, rank)));
@@ -43,10 +56,7 @@ class Ends {
   End& operator[](int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  Pages memory_;
   std::vector<std::unique_ptr<End>> ends_;
 };
 
@@ -199,6 +209,54 @@ TEST(Shortcut, DemotingTooLateChangesNothing) {
   say(ends[1], 1, kTag, 2);
   EXPECT_EQ(ends[0].demote(), Verdict::together);
   EXPECT_EQ(ends[1].look(), Verdict::together);
+}
+
+/// Runs `act` when one of the memory's pages is touched, between two instructions of whoever touches it.
+class Trap {
+ public:
+  Trap(std::byte* page, std::function<void()> act) : page_(page), act_(std::move(act)) {
+    set_ = this;
+    struct sigaction action {};
+    action.sa_handler = [](int) { set_->spring(); };
+    EXPECT_EQ(::sigaction(SIGSEGV, &action, &before_), 0);
+    EXPECT_EQ(::mprotect(page_, base::kPageBytes, PROT_NONE), 0);
+  }
+  ~Trap() {
+    EXPECT_TRUE(sprung_);
+    EXPECT_EQ(::sigaction(SIGSEGV, &before_, nullptr), 0);
+  }
+  Trap(const Trap&) = delete;
+  Trap& operator=(const Trap&) = delete;
+
+ private:
+  void spring() {
+    ::mprotect(page_, base::kPageBytes, PROT_READ | PROT_WRITE);
+    sprung_ = true;
+    act_();
+  }
+
+  static inline Trap* set_ = nullptr;
+  std::byte* const page_;
+  const std::function<void()> act_;
+  struct sigaction before_ {};
+  bool sprung_ = false;
+};
+
+/// It looks at the peer's word, then at what the peer has given to the log. In between the peer speaks, and gives the
+/// next call.
+TEST(Shortcut, APeerThatSpeaksBetweenTwoLooksIsHeard) {
+  constexpr std::size_t kLines = 256;  // a column begins with them; the given word is behind
+  const std::size_t column = core::ShortcutMemory::column_bytes(0);
+  const Pages memory = pages(2 * column + base::kPageBytes);
+  const auto columns = base::Columns::in_a_row(memory.get() + base::kPageBytes - kLines, column, 2);
+  End peer(core::ShortcutMemory(columns, 0, 0)), end(core::ShortcutMemory(columns, 0, 1));
+  say(end, 1, kTag, 2);
+  const Trap trap(memory.get() + base::kPageBytes, [&peer] {
+    say(peer, 1, kTag, 1);
+    peer.give(2);
+  });
+  EXPECT_EQ(end.look(), Verdict::together);
+  EXPECT_EQ(value_of(end, 0), 1);
 }
 
 TEST(Shortcut, EveryAspectOfASignatureIsInItsTag) {
