@@ -67,7 +67,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many tensors are known by number: a rank submits such a tensor with one store instead of a description."},
     {"KOLO_GROUPS", &S::groups, Type::integer, 0, 16383, kShared, "",
      "How many groups a rank can be a member of at once, its world not counted: each has room in the memory that a "
-     "node's ranks share, which takes none before it is used."},
+     "node's ranks share, which takes none before it is used. Each direction of messages between two ranks' GPUs takes "
+     "the place of one, too."},
     {"KOLO_PLAN", &S::plan, Type::boolean, 0, 0, kShared, "",
      "Whether the batches of a step are remembered and repeated once steps repeat."},
     {"KOLO_RANKS_PER_NODE", &S::ranks_per_node, Type::integer, 0, kMi, kShared, "",
