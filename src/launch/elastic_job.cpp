@@ -99,6 +99,17 @@ class ElasticJob final : public Family {
     keeper_.tick(base::now());
     obey();
     if (keeper_.gave_up()) begin_to_end(kSignalGrace);
+    if (!keeper_.ended().empty() && !is_ending() && !started_.empty() && have_all_stayed_away()) {
+      say("the work is done, and " + std::to_string(started_.size()) +
+          (started_.size() == 1 ? " process has" : " processes have") + " never come to it: ended");
+      begin_to_end(kGrace);
+    }
+  }
+
+  /// Nobody can tell such a process that the work is done: it may hang before it calls Kolo.
+  [[nodiscard]] bool have_all_stayed_away() const {
+    return std::all_of(started_.begin(), started_.end(),
+                       [](const auto& one) { return one.second.listener.has_value(); });
   }
 
   void serve(Process process, Started& started) {
@@ -146,13 +157,14 @@ class ElasticJob final : public Family {
     Started& started = started_.at(process);
     const int status = *started.child->status;
     if (status != 0) {
-      if (!signal() && !keeper_.gave_up()) {  // else it was told to end
+      const bool was_told_to_end = signal() || keeper_.gave_up() || (started.listener && is_ending());
+      if (!was_told_to_end) {
         say(keeper_.describe(process) + ", process " + std::to_string(started.child->pid) + ", " +
             describe_status(status));
       }
       if (keeper_.ended().empty()) {
         last_bad_ = status;
-      } else {
+      } else if (!started.listener) {  // else it had no part in the work
         if (status_ == 0) status_ = exit_status_of(status);
         begin_to_end(kGrace);
       }

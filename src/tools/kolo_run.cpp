@@ -34,7 +34,8 @@ constexpr const char* kHelp =
     "  --respawn     start a process again that has ended badly, unless that has happened twice in a row within 10 s\n"
     "                of being taken in\n"
     "  --restarts N  do that at most N times\n"
-    "  --wait S      with fewer ranks than --min-np, wait for others for S seconds (300)\n\n"
+    "  --wait S      with fewer processes than --min-np, or than --start-np at the beginning, wait for others for\n"
+    "                S seconds (300), if some may come; then begin with --min-np or more, or give up\n\n"
     "A rank for which others wait is killed when it has not answered for KOLO_LATCH_TIMEOUT_S, or has answered and\n"
     "not come for KOLO_TIMEOUT_S.\n\n"
     "Exit status: that of the process that ended badly first (128 and the number of the signal for one that was\n"
@@ -57,6 +58,8 @@ int complain(const std::string& what) {
 }
 
 /// The flags, in front of the program.
+constexpr int kMostRanks = 1 << 20;  // KOLO_SIZE takes no more
+
 struct Flags {
   int ranks = 0;
   std::optional<kolo::elastic::JobOptions> elastic;
@@ -118,7 +121,7 @@ Flags take_flags(std::vector<std::string>& words) {
     return flags;
   }
   flags.ranks = number_of<int>(words[1]).value_or(0);
-  if (flags.ranks < 1) {
+  if (flags.ranks < 1 || flags.ranks > kMostRanks) {
     flags.wrong = refuse("-np", words[1], "number of ranks");
     return flags;
   }

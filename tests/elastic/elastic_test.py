@@ -181,6 +181,12 @@ class Elastic(unittest.TestCase):
         job.let_in(0)
         self.assertEqual(job.end(), 128 + signal.SIGKILL)
 
+    def test_who_never_comes_ends_with_the_work(self):
+        job = Job(self, "-np 3 --start-np 2 --min-np 2", late=1)
+        job.ranks(1, 2)
+        self.assertEqual((job.finish(), job.said()),
+                         (0, "kolo-run: the work is done, and 1 process has never come to it: ended\n"))
+
     def test_a_rank_leaves(self):
         job = Job(self, "-np 3 --min-np 1 --respawn")
         first = job.ranks(1, 3)
