@@ -280,6 +280,9 @@ void Driving::wait_all(Span<Operation* const> operations, std::optional<base::Ti
   };
   if (skip_done()) return;
   check_may_wait();
+  for (const Operation* const one : operations) {
+    if (one->message != nullptr && one->message->peer == p2p::kAny) engine_.messenger.await(*one->message);
+  }
   // One of them is marked at a time: that somebody waits is all that matters.
   const Operation* marked = nullptr;
   const auto mark = [&](Operation* operation) {

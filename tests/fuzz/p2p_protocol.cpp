@@ -122,6 +122,9 @@ class Rank {
       return hear(input);
     case Does::step:
       protocol_.progress();
+      for (const auto& letter : letters_) {
+        if (letter->message.peer == p2p::kAny) protocol_.await(letter->message);
+      }
       return;
     case Does::give_up:
       if (p2p::Message* message = one_of(input)) protocol_.give_up(*message, {ErrorCode::expired, "too late"});

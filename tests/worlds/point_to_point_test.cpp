@@ -352,6 +352,33 @@ TEST(PointToPoint, WhatALeavingRankHasSentIsReceivedAndThenNoMore) {
   }
 }
 
+// All others have left: a rank still gets what it sends to itself, and hears that nothing more comes when it waits.
+TEST(PointToPoint, ARankAloneReceivesItsOwnMessagesFromAnyRank) {
+  const auto ranks = [] {
+    int x = 7, y = 0;
+    if (kolo::rank() == 0) return;
+    sentence_of(ErrorCode::rank_lost, [&] { kolo::recv(kolo::view(&y, {1}), 0); });
+    kolo::Future<Received> before = kolo::recv_async(kolo::view(&y, {1}));
+    kolo::send(kolo::const_view(&x, {1}), 1, 5);
+    EXPECT_EQ(before.get().tag, 5);
+    EXPECT_EQ(y, 7);
+    EXPECT_EQ(kolo::sendrecv(kolo::const_view(&x, {1}), 1, kolo::view(&y, {1}), kolo::any_rank).source, 1);
+    for (const bool starts : {false, true}) {
+      EXPECT_EQ(sentence_of(ErrorCode::rank_lost,
+                            [&] {
+                              if (starts) {
+                                kolo::recv_async(kolo::view(&y, {1})).wait();
+                              } else {
+                                kolo::recv(kolo::view(&y, {1}));
+                              }
+                            }),
+                "recv of up to 1 element of int32 from any rank with any tag: all other ranks have left the job; the "
+                "first was rank 0");
+    }
+  };
+  run_in({2, 0}, ranks);
+}
+
 // Rank 1 leaves, rank 2's receive fails, and its exception ends rank 2: rank 0 hears of rank 1.
 TEST(PointToPoint, TheFirstToLeaveIsNamedHoweverManyRanksItPassedThrough) {
   for (const int per_node : {0, 1, 2}) {

@@ -58,6 +58,7 @@ struct Message {
 
   // -- the protocol's
   State state = State::fresh;
+  bool is_awaited = false;     ///< a thread waits for its end (`Protocol::await`)
   std::uint64_t id = 0;        ///< the sender's number for it
   std::uint64_t moved = 0;     ///< bytes
   std::uint64_t there = 0;     ///< of a send: bytes of the data that may be read

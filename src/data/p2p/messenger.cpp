@@ -106,6 +106,12 @@ bool Messenger::cancel(Message& receive) {
   return was_open;
 }
 
+void Messenger::await(Message& receive) {
+  const base::MutexLock lock(mutex_);
+  protocol_.await(receive);
+  update();
+}
+
 void Messenger::give_up(Message& message, const Status& status, int because) {
   const base::MutexLock lock(mutex_);
   protocol_.give_up(message, status, because);

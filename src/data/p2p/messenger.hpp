@@ -65,6 +65,7 @@ class Messenger {
   /// See Protocol. `provide` does nothing where the send is done.
   void provide(Message& send, std::uint64_t bytes);
   bool cancel(Message& receive);
+  void await(Message& receive);
   void give_up(Message& message, const Status& status, int because = -1);
   /// Whether the transport between nodes has a part in a message.
   [[nodiscard]] bool leaves_node(const Message& message) const noexcept;

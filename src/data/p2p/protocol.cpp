@@ -120,6 +120,12 @@ bool Protocol::cancel(Message& receive) {
   return true;
 }
 
+void Protocol::await(Message& receive) {
+  if (receive.done()) return;
+  receive.is_awaited = true;
+  if (!departed_.until.empty()) receive_nothing_from(receive.peer);
+}
+
 void Protocol::give_up(Message& message, const Status& status, int because) {
   if (message.done() || message.state == Message::State::fresh) return;
   try {
@@ -222,12 +228,13 @@ void Protocol::on_silent(int rank) {
   receive_nothing_from(kAny);
 }
 
-/// Ends receives that wait for a rank that has left, or for any when all that could send have.
+/// Ends receives that wait for a rank that has left, or for any when all others have and nobody here will send either.
 void Protocol::receive_nothing_from(int rank) {
   const auto is_silent = [&](int other) { return silent_.count(other) > 0; };
   const auto is_hopeless = [&](const Message& receive) {
     if (receive.peer != rank) return false;
     if (rank != kAny) return is_silent(rank);
+    if (!receive.is_awaited) return false;
     if (receive.members != nullptr) {
       return receive.members->size() > 1 &&
              std::all_of(receive.members->begin(), receive.members->end(),

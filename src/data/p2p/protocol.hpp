@@ -68,6 +68,9 @@ class Protocol final : private FrameHandler {
   void provide(Message& send, std::uint64_t bytes);
   /// Takes back a receive that has no message yet; whether it had none. It is done then.
   bool cancel(Message& receive);
+  /// From now on a thread waits for this open receive, and sends nothing meanwhile. One from any rank that nobody waits
+  /// for may still get a message of this rank's own, also when all others have left.
+  void await(Message& receive);
   /// Ends an open message by this error. Nobody touches its memory any more. One that has not begun is left alone.
   /// `because`: the rank whose leaving is the reason, which the other side is told; -1: none.
   void give_up(Message& message, const Status& status, int because = -1);

@@ -89,6 +89,12 @@ class Job {
     settle();
     for (int rank = 0; rank < ranks_; ++rank) {
       if (is_up(rank)) network_[rank].expire(begin_ + std::chrono::seconds(2));
+      for (Operation& operation : place(rank).program) {
+        if (is_up(rank) && operation.is_started && operation.letter && !operation.letter->done() &&
+            operation.letter->message.role == kReceive) {
+          network_[rank].await(operation.letter->message);
+        }
+      }
       see(rank);
     }
     settle();
