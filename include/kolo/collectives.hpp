@@ -338,9 +338,9 @@ inline Handle alltoall_into_async(const Where& where, ConstTensorView in, Tensor
 }
 /// As alltoall_into with splits, where this rank knows how many rows come from each rank: `received_splits[r]` is the
 /// split for this rank on rank r (one for each rank, none negative; together they fill the output; else: `Error`
-/// invalid_argument at the call). Tensors of GPUs are then exchanged without asking the ranks for their splits first.
-/// Nobody checks that the ranks' lists agree: where they do not, ranks of GPUs may wait for each other for ever, and
-/// elsewhere the rows come as they were sent.
+/// invalid_argument at the call). Tensors of GPUs are then exchanged without asking the ranks for their splits first,
+/// and nobody checks that the ranks' lists agree: where they do not, ranks may wait for each other for ever. On CPUs
+/// the operation then fails on the ranks whose lists are wrong (invalid_argument), and completes on the others.
 inline void alltoall_known_into(ConstTensorView in, TensorView out, Splits splits, Splits received_splits,
                                 const AlltoallOptions& options = {}) {
   run(Call::alltoall_known_into(in, out, splits, received_splits, options));

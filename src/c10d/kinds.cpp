@@ -63,13 +63,10 @@ Call reduce_scatter(const Arguments& arguments) {
   return Call::reduce_scatter_into(in(arguments), out(arguments), reducing<ReduceScatterOptions>(arguments));
 }
 
-/// On a GPU it matters that nobody has to be asked for splits.
 Call alltoall(const Arguments& arguments) {
-  const ConstTensorView from = in(arguments);
   const auto options = AlltoallOptions{}.with_timeout(arguments.timeout);
-  if (from.device().kind != DeviceKind::cpu && !arguments.splits.empty())
-    return Call::alltoall_known_into(from, out(arguments), arguments.splits, arguments.received_splits, options);
-  return Call::alltoall_into(from, out(arguments), arguments.splits, options);
+  if (arguments.splits.empty()) return Call::alltoall_into(in(arguments), out(arguments), {}, options);
+  return Call::alltoall_known_into(in(arguments), out(arguments), arguments.splits, arguments.received_splits, options);
 }
 
 }  // namespace

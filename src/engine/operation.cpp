@@ -102,6 +102,15 @@ std::byte* HandleState::allocate_output(std::size_t tensor, const std::vector<st
   if (is_named) whose.name = entry->name;
   if (!outputs.others.empty()) whose.call = tensor;
   if (outputs.splits.empty()) return output.of_gather(signature->kind, parts, dtype, given, whose);
+  const Span<const std::int64_t> known = received_splits_of(tensor);
+  const auto differs = std::mismatch(known.begin(), known.end(), parts.begin()).first;
+  if (differs != known.end()) {
+    const auto from = static_cast<std::size_t>(differs - known.begin());
+    throw Error(ErrorCode::invalid_argument, "the received splits of " + describe(whose, signature->kind) + " say " +
+                                                 std::to_string(*differs) + (*differs == 1 ? " row" : " rows") +
+                                                 " from rank " + std::to_string(from) + ", which gave " +
+                                                 std::to_string(parts[from]));
+  }
   outputs.received = parts;
   return output.of_alltoall(signature->kind, parts, dtype, given, whose);
 }

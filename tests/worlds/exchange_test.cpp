@@ -73,6 +73,29 @@ TEST_P(Exchange, BothSidesMayKnowTheSplits) {
   });
 }
 
+/// Each rank gives each a row, and rank 0 expects none of its own, and two of the next.
+TEST_P(Exchange, ReceivedSplitsThatAreWrongFailThereAlone) {
+  if (ranks() == 1) return;
+  run([] {
+    const auto size = static_cast<std::size_t>(kolo::size());
+    const std::vector<int> in(size, kolo::rank());
+    std::vector<int> out(size, -1);
+    Splits received(size, 1);
+    if (kolo::rank() == 0) received[0] = 0, received[1] = 2;
+    const auto call = [&] {
+      kolo::alltoall_known_into("known", kolo::const_view(in), kolo::view(out), Splits(size, 1), received);
+    };
+    if (kolo::rank() == 0) {
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, call),
+                "the received splits of alltoall of \"known\" say 0 rows from rank 0, which gave 1");
+      EXPECT_EQ(out, std::vector<int>(size, -1));
+      return;
+    }
+    call();
+    for (std::size_t from = 0; from < size; ++from) EXPECT_EQ(out[from], static_cast<int>(from));
+  });
+}
+
 /// Every rank's input lies where the last one's rows come to: all but the last fail, and leave their memory alone.
 TEST_P(Exchange, AGatherInTheWrongPlaceFailsThereAlone) {
   run([] {
