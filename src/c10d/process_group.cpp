@@ -452,7 +452,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions
 }
 
 void ProcessGroupKolo::abandon(const std::string& reason) {
-  if (world_) world_->context().abandon(reason);
+  if (world_) world_->abandon(reason);
 }
 
 void ProcessGroupKolo::shutdown() {

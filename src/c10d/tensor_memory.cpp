@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <ATen/Functions.h>
+#include <ATen/MemoryOverlap.h>
 
 #include "c10d/errors.hpp"
 #include "c10d/streams.hpp"
@@ -65,6 +66,13 @@ std::string name_of(at::ScalarType type) { return c10::toString(type); }
 bool is_of_newer_types(at::ScalarType type) {
   return std::any_of(kUnsignedTypes.begin(), kUnsignedTypes.end(),
                      [type](const UnsignedType& row) { return row.type == type; });
+}
+
+/// Else each could get another value.
+void check_elements_apart(const std::string& call, const at::Tensor& result) {
+  if (at::has_internal_overlap(result) != at::MemOverlap::Yes) return;
+  raise(call, ErrorCode::invalid_argument,
+        "its result would lie in a tensor whose elements share memory (expand): give a copy of it (contiguous())");
 }
 
 }  // namespace
@@ -161,11 +169,16 @@ Packed Packed::to_read(const std::string& call, std::vector<at::Tensor> tensors)
 
 Packed Packed::to_write(const std::string& call, std::vector<at::Tensor> tensors) {
   Packed packed(call, std::move(tensors));
+  for (const at::Tensor& tensor : packed.tensors_) check_elements_apart(call, tensor);
   if (!packed.lies_in_one_piece()) packed.copy_ = at::empty({packed.numel_}, packed.tensors_.front().options());
   return packed;
 }
 
-Packed Packed::in_place(const std::string& call, const at::Tensor& tensor) { return to_read(call, {tensor}); }
+Packed Packed::in_place(const std::string& call, const at::Tensor& tensor) {
+  Packed packed = to_read(call, {tensor});
+  check_elements_apart(call, tensor);
+  return packed;
+}
 
 void Packed::unpack() const {
   if (!copy_.defined()) return;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <kolo/detail/leaving.hpp>
+#include <kolo/error.hpp>
 
 #include "c10d/streams.hpp"
 
@@ -126,8 +127,18 @@ World::~World() {
   leaving([this] { context_.reset(); });
 }
 
+Context& World::context() {
+  if (context_) return *context_;
+  throw Error(ErrorCode::not_initialized,
+              "the group is of ranks that were reconfigured since: make it again, of the present ones");
+}
+
+void World::abandon(const std::string& reason) {
+  if (context_) context_->abandon(reason);
+}
+
 void World::leave() {
-  if (is_inherited()) return;
+  if (is_inherited() || !context_) return;
   leaving([this] {
     context_->shutdown();
     threads_.finish();
@@ -135,6 +146,7 @@ void World::leave() {
 }
 
 void World::leave_at_exit() {
+  if (!context_) return;
   if (at_exit_ == AtExit::waits_for_all) return leave();
   leaving([this] {
     detail::leave_early(*context_);
@@ -144,7 +156,10 @@ void World::leave_at_exit() {
 
 void World::leave_now(const std::string& reason) {
   if (is_inherited()) return;
-  leaving([&] { detail::leave_now(*context_, reason); });
+  leaving([&] {
+    std::optional<Context> gone = std::exchange(context_, std::nullopt);
+    detail::leave_now(*gone, reason);
+  });
 }
 
 void World::leave_all(const std::optional<std::string>& reason) noexcept {
@@ -157,7 +172,7 @@ void World::leave_all(const std::optional<std::string>& reason) noexcept {
     const std::shared_ptr<World> world = each.lock();
     if (!world || world->is_inherited()) continue;
     try {
-      reason ? world->context().abandon(*reason) : world->leave_at_exit();
+      reason ? world->abandon(*reason) : world->leave_at_exit();
     } catch (const Error&) {  // what has failed has said so
     }
   }

@@ -72,8 +72,11 @@ class World {
   /// The same as `at_exit` says.
   void leave_at_exit();
   /// For a rank that goes on in another world: waits a second or two for the others at most, and what is open fails.
-  /// Does nothing if it is inherited. Throws `Error`.
+  /// What the world had is given back, though groups of it may be left. No other thread uses it meanwhile. Does nothing
+  /// if it is inherited. Throws `Error`.
   void leave_now(const std::string& reason);
+  /// See ProcessGroupKolo. Does nothing once it was left so.
+  void abandon(const std::string& reason);
   /// At the end of the process: leaves all worlds that are left, and waits for what futures have called back. With a
   /// reason the other ranks are told that, and nobody waits for them.
   static void leave_all(const std::optional<std::string>& reason) noexcept;
@@ -82,7 +85,8 @@ class World {
   using Around = void (*)(const std::function<void()>& leave);
   static void set_around(Around around) noexcept;
 
-  [[nodiscard]] Context& context() noexcept { return *context_; }
+  /// Throws Error (not_initialized) once it was left by `leave_now`.
+  [[nodiscard]] Context& context();
   [[nodiscard]] Threads& threads() noexcept { return threads_; }
 
   /// Keeps the memory of an operation whose Work has gone until Kolo has done with it, and finishes it then.

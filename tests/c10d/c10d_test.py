@@ -564,6 +564,19 @@ def disagreements(rank, size):
     output = torch.zeros(2 * size + 1)
     text = f"the output has {2 * size + 1} elements; it must have {2 * size}"
     raises(ValueError, text, lambda: dist.all_gather_into_tensor(output, torch.zeros(2)))
+    raises(ValueError, "share memory", lambda: dist.all_reduce(torch.ones(1).expand(4)))
+    takes = [1] * size
+    is_wrong = rank == 0 and size > 1
+    if is_wrong:
+        takes[:2] = 0, 2
+
+    def exchange():
+        dist.all_to_all_single(poisoned(size), torch.ones(size), takes, [1] * size)
+
+    if is_wrong:
+        raises(ValueError, "say 0 rows from rank 0, which gave 1", exchange)
+    else:
+        exchange()
 
 
 @check

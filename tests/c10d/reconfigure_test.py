@@ -258,6 +258,27 @@ def holdings():
         return [*count, len(maps.readlines())]
 
 
+def groups_of_former_ranks(rank, size, folder):
+    """They end with their ranks, and hold nothing, though the program keeps them."""
+    place = Place(folder, rank, size)
+    handles = place.handles("begin")
+    groups, early = [], None
+    for uuid in range(12):
+        reconfigure(uuid, handles)
+        for group in groups[-1:]:
+            try:
+                dist.all_reduce(torch.ones(3), group=group)
+            except RuntimeError:
+                continue
+            assert False, "a group of former ranks reduces"
+        groups.append(dist.new_group([0, 1, 2]))
+        dist.all_reduce(torch.ones(3), group=groups[-1])
+        if uuid == 3:
+            early = holdings()
+    late = holdings()
+    assert all(after <= before + 2 for before, after in zip(early, late)), (early, late)
+
+
 def killed_one(rank, number, place):
     """A process that meets the two others, and is killed while it does."""
     dist.init_process_group("kolo", store=place, rank=0, world_size=1, timeout=TIMEOUT, enable_reconfigure=True)
@@ -327,7 +348,7 @@ def check_training():
 def main():
     torch.set_num_threads(1)
     for body in (no_ranks_before, a_rank_is_left_out, alone_and_together, some_come_later, after_an_abort,
-                 after_a_timeout, what_is_in_flight_fails, wrong_uses):
+                 after_a_timeout, what_is_in_flight_fails, wrong_uses, groups_of_former_ranks):
         check(body, 3)
     check(kills, 3)
     check_training()
