@@ -143,6 +143,7 @@ void Driving::run_background() {
   while (!engine_.driver.is_ending()) {
     const bool moved = progress();
     run_deferred();
+    if (std::exchange(engine_.ending.device_abort_due, false)) abort_on_device();
     engine_.driver.give_way();
     if (const Driver::Events* events = engine_.driver.leave_to_seekers()) {
       hear(*events);
@@ -175,7 +176,8 @@ bool Driving::has_work() const noexcept {
 
 /// What makes a driver go on instead of sleeping.
 bool Driving::has_duties() const noexcept {
-  return has_work() || !engine_.deferred.empty() || engine_.ending.abort_due || deadlines_.has_questions();
+  return has_work() || !engine_.deferred.empty() || engine_.ending.abort_due || engine_.ending.device_abort_due ||
+         deadlines_.has_questions();
 }
 
 /// Whether something waits that rings nobody when it can go on: a ring or a socket without space.
@@ -436,7 +438,7 @@ void Driving::pass_now() {
 void Driving::run_deferred() {
   while (!engine_.deferred.empty() || engine_.ending.abort_due) {
     if (engine_.ending.abort_due && engine_.deferred.empty()) {
-      abort_batches();
+      abort_on_cpu();
       end_pass();
     }
     std::vector<Deferred::Call> calls = engine_.deferred.take();
@@ -448,11 +450,17 @@ void Driving::run_deferred() {
 
 /// After a fatal error, without the lock while the backends end their work. Nobody else uses them meanwhile, which the
 /// analysis cannot see.
-void Driving::abort_batches() {
+void Driving::abort_on_cpu() {
   engine_.ending.abort_due = false;
   engine_.driver.step_aside([this]() KOLO_NO_THREAD_SAFETY_ANALYSIS { engine_.executor.abort_on_cpu(); });
-  control_loop_.fail_on_cpu(engine_.ending.status());  // a device may take seconds to end
-  end_pass();
+  if (!engine_.device) return abort_on_device();
+  control_loop_.fail_on_cpu(engine_.ending.status());
+  engine_.ending.device_abort_due = true;
+}
+
+/// A device may take seconds to end. The background thread waits for that: a thread that waits for an operation on the
+/// CPU, or until some time, must not.
+void Driving::abort_on_device() {
   engine_.driver.step_aside([this]() KOLO_NO_THREAD_SAFETY_ANALYSIS { engine_.executor.abort_on_device(); });
   engine_.executor.forget();
   control_loop_.fail_open(engine_.ending.status());

@@ -187,7 +187,8 @@ class Driving {
                                                                    bool hears, base::Time now) noexcept
       KOLO_REQUIRES(kDriving);
   [[nodiscard]] base::Time next_due() noexcept KOLO_REQUIRES(kDriving);
-  void abort_batches() KOLO_REQUIRES(kDriving);
+  void abort_on_cpu() KOLO_REQUIRES(kDriving);
+  void abort_on_device() KOLO_REQUIRES(kDriving);
 
   EngineState& engine_;
   ControlLoop& control_loop_;

@@ -114,7 +114,8 @@ class Ending {
   };
   std::vector<Loss> losses;            ///< that may still prove to be departures
   base::Time due = base::Time::max();  ///< when the reported error is recorded here, should the log not bring one
-  bool abort_due = false;              ///< an error is recorded, and the backends must be aborted
+  bool abort_due = false;              ///< an error is recorded, and the CPU's backends must be aborted
+  bool device_abort_due = false;       ///< that is done, and the background thread must abort the device's
 
  private:
   [[noreturn]] void refuse() const;

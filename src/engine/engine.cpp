@@ -208,7 +208,7 @@ void Engine::stop(const Status& status) {
   if (state_.device) state_.device->close();
   control_loop_.fail_all(faulted() ? state_.ending.status() : status);
   state_.executor.drop();
-  state_.ending.abort_due = false;
+  state_.ending.abort_due = state_.ending.device_abort_due = false;
   state_.recorder->at(base::now());
   state_.recorder->record(recorder::Kind::stopped, 0, 0);
   state_.recorder->close(left_together() && !state_.ending.was_deserted());

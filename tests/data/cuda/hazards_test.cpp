@@ -310,6 +310,8 @@ TEST_F(Hazards, AnAbortThatDoesNotEndIsLeftBehind) {
     Handle handle = allreduce_async("x", x.view());
     std::vector<float> host{1};
     Handle on_host = allreduce_async("host", kolo::view(host));
+    // The engine has both, then: what it takes after a fatal error fails at once.
+    EXPECT_EQ(on_host.late_ranks(std::chrono::minutes(1)), std::vector<int>{1});
     submitted = true;
     EXPECT_THROW(static_cast<void>(on_host.wait_for(std::chrono::minutes(1))), Error);
     EXPECT_FALSE(handle.done());
