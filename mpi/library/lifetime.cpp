@@ -49,12 +49,13 @@ void Lifetime::begin(const Abi& abi, base::Duration patience, const Lookup& envi
                                       "finalises MPI must leave Kolo first, and cannot join a job afterwards");
   }
   if (abi.is_initialized()) return;
-  const base::Watchdog watchdog(patience,
-                                "kolo: MPI_Init has not returned within " + seconds_text(patience) +
-                                    " (KOLO_CONNECT_TIMEOUT_S) in this process" + place_in(environment) +
-                                    ": another process of the job has not called kolo::init, is stopped, or has ended. "
-                                    "This process ends.",
-                                EXIT_FAILURE);
+  base::Watchdog watchdog(patience,
+                          "kolo: MPI_Init has not returned within " + seconds_text(patience) +
+                              " (KOLO_CONNECT_TIMEOUT_S) in this process" + place_in(environment) +
+                              ": another process of the job has not called kolo::init, is stopped, or has ended. "
+                              "This process ends.",
+                          EXIT_FAILURE);
+  const base::Watchdog::Call call(&watchdog);
   const base::ScopedVariable without_barrier(kWithoutBarrier, "1");
   abi.initialize(ThreadLevel::multiple);
   ours_ = &abi;
@@ -65,10 +66,11 @@ void Lifetime::end(base::Duration patience, int status) noexcept {
   const Abi& abi = *std::exchange(ours_, nullptr);
   try {
     if (abi.is_finalized() || (abi.thread_level() != ThreadLevel::multiple && !abi.is_main_thread())) return;
-    const base::Watchdog watchdog(patience,
-                                  "kolo: MPI_Finalize has not returned within " + seconds_text(patience) +
-                                      " (KOLO_TIMEOUT_S): another rank has not left. This process ends.",
-                                  status);
+    base::Watchdog watchdog(patience,
+                            "kolo: MPI_Finalize has not returned within " + seconds_text(patience) +
+                                " (KOLO_TIMEOUT_S): another rank has not left. This process ends.",
+                            status);
+    const base::Watchdog::Call call(&watchdog);
     if (together_) abi.meet_world(base::now() + kFarewell);
     abi.finalize();
   } catch (const Error&) {

@@ -81,26 +81,11 @@ bool run_within(Duration patience, std::string_view what, std::function<void()> 
   return true;
 }
 
-namespace {
-
-[[noreturn]] void end_process(const std::string& last_words, int status) {
-  // The process ends whether or not this can be written.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, last_words.data(), last_words.size());
-  ::_exit(status);
-}
-
-}  // namespace
-
 Watchdog::Watchdog(Duration patience, std::string last_words, int status) {
-  const Time until = after(now(), patience);
   try {
-    thread_ = std::thread([this, until, words = std::move(last_words) + "\n", status] {
+    thread_ = std::thread([this, patience, words = std::move(last_words) + "\n", status] {
       set_thread_name("kolo-watchdog");
-      const MutexLock lock(mutex_);
-      bool in_time = true;
-      while (in_time && !over_) in_time = called_off_.wait_until(mutex_, until);
-      if (over_) return;
-      end_process(words, status);
+      watch(patience, words, status);
     });
   } catch (const std::system_error&) {
     // There is no deadline then: the caller's work is more important.
@@ -116,27 +101,7 @@ Watchdog::~Watchdog() {
   if (thread_.joinable()) thread_.join();
 }
 
-CallWatch::CallWatch(Duration patience, std::string last_words, int status) {
-  try {
-    thread_ = std::thread([this, patience, words = std::move(last_words) + "\n", status] {
-      set_thread_name("kolo-watchdog");
-      watch(patience, words, status);
-    });
-  } catch (const std::system_error&) {
-    // Nobody watches then, as in Watchdog.
-  }
-}
-
-CallWatch::~CallWatch() {
-  {
-    const MutexLock lock(mutex_);
-    over_ = true;
-  }
-  called_off_.notify_one();
-  if (thread_.joinable()) thread_.join();
-}
-
-void CallWatch::watch(Duration patience, const std::string& last_words, int status) {
+void Watchdog::watch(Duration patience, const std::string& last_words, int status) {
   constexpr int kLooks = 8;
   int looks = 0;  // in a row that saw the same call
   std::uint64_t seen = 0;
@@ -150,7 +115,10 @@ void CallWatch::watch(Duration patience, const std::string& last_words, int stat
     const bool is_inside = passes % 2 == 1;
     looks = is_inside && passes == seen ? looks + 1 : 0;
     seen = passes;
-    if (looks == kLooks) end_process(last_words, status);
+    if (looks < kLooks) continue;
+    // The process ends whether or not this can be written.
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, last_words.data(), last_words.size());
+    ::_exit(status);
   }
 }
 

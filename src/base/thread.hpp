@@ -59,9 +59,10 @@ class LeavableThread {
 /// alone.
 [[nodiscard]] bool run_within(Duration patience, std::string_view what, std::function<void()> body);
 
-/// A deadline for a library's call that has none: ends the process if this object lives longer than `patience`: writes
-/// `last_words` to stderr and exits with `status`, without destructors and exit handlers, which might hang as well. If
-/// the system cannot start a thread, there is no deadline.
+/// A deadline for calls of a library that have none: ends the process if one of them lasts longer than `patience` and
+/// an eighth of it: writes `last_words` to stderr and exits with `status`, without destructors and exit handlers, which
+/// might hang as well. It looks eight times in that time, so that a process that was stopped, or got no CPU, has time
+/// left. A call costs two stores. If the system cannot start a thread, there is no deadline.
 class Watchdog {
  public:
   Watchdog(Duration patience, std::string last_words, int status);
@@ -69,37 +70,21 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
- private:
-  Mutex mutex_;
-  ConditionVariable called_off_;
-  bool over_ KOLO_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
-};
-
-/// The same for many short calls, which cost it two stores each: ends the process if one of them lasts longer than
-/// `patience`. It looks eight times in that time, so that a process that is stopped, or gets no CPU, has at least as
-/// many looks left.
-class CallWatch {
- public:
-  CallWatch(Duration patience, std::string last_words, int status);
-  ~CallWatch();
-  CallWatch(const CallWatch&) = delete;
-  CallWatch& operator=(const CallWatch&) = delete;
-
   /// While it lives, its thread is inside a call. One thread at a time. Null: nobody watches.
   class Call {
    public:
-    explicit Call(CallWatch* watch) noexcept : watch_(watch) { pass(); }
+    explicit Call(Watchdog* watchdog) noexcept : watchdog_(watchdog) { pass(); }
     ~Call() { pass(); }
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
    private:
     void pass() noexcept {
-      if (watch_ == nullptr) return;
-      watch_->passes_.store(watch_->passes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      if (watchdog_ == nullptr) return;
+      std::atomic<std::uint64_t>& passes = watchdog_->passes_;
+      passes.store(passes.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
-    CallWatch* watch_;
+    Watchdog* watchdog_;
   };
 
  private:

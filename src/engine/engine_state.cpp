@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine_state.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -10,6 +11,12 @@
 #include "engine/records.hpp"
 
 namespace kolo::engine {
+namespace {
+
+/// In seconds.
+constexpr double kLeastPatienceWithCalls = 5;
+
+}  // namespace
 
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
                        std::size_t rings, std::optional<std::size_t> longest_small) {
@@ -70,12 +77,12 @@ EngineState::EngineState(EngineParts parts)
                         Driver::assert_held();
                         participant.starved();
                       }});
-    // What ranks wait for by themselves comes first.
-    const double patience = settings.timeout_s + settings.latch_timeout_s;
+    // Later than the errors of a wait's own deadline, and late enough for a thread that gets no CPU for a while.
+    const double patience = std::max(settings.timeout_s + settings.latch_timeout_s, kLeastPatienceWithCalls);
     inter->limit_calls(base::from_seconds(patience),
                        "kolo: rank " + std::to_string(topology.rank) + ": a call of " + inter->name() +
                            " has not returned within " + base::spell(patience, 4) +
-                           " s (KOLO_TIMEOUT_S and KOLO_LATCH_TIMEOUT_S), and never may: Open MPI can loop for ever "
+                           " s (KOLO_TIMEOUT_S and KOLO_LATCH_TIMEOUT_S, 5 s at least): Open MPI can loop for ever "
                            "when a rank has died that it was sending to. This process ends.");
   }
   if (channel) channel->attach(driver.poller(), kControlTag);

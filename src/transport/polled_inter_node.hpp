@@ -53,13 +53,13 @@ class PolledInterNode final : public InterNode {
   [[nodiscard]] std::optional<std::chrono::nanoseconds> nap() noexcept override;
 
  private:
-  [[nodiscard]] base::CallWatch* watched() noexcept { return watch_ ? &*watch_ : nullptr; }
+  [[nodiscard]] base::Watchdog* watched() noexcept { return watch_ ? &*watch_ : nullptr; }
   Operation note(Operation operation) noexcept;
   void watch(base::Time now);
 
-  using Call = base::CallWatch::Call;
+  using Call = base::Watchdog::Call;
 
-  std::optional<base::CallWatch> watch_;
+  std::optional<base::Watchdog> watch_;
   std::shared_ptr<InterNode> transport_;
   Reports reports_;
   std::size_t open_ = 0;  ///< open operations, plus 1 while messages are expected

@@ -40,19 +40,19 @@ TEST(LeavableThread, OneThatIsNotThereHasEnded) {
   EXPECT_TRUE(none.ends_by(now()));
 }
 
-TEST(CallWatch, CallsThatReturnGoOn) {
-  CallWatch watch(kShort, "a call hangs", 3);
+TEST(Watchdog, CallsThatReturnGoOn) {
+  Watchdog watch(kShort, "a call hangs", 3);
   const Time until = now() + std::chrono::milliseconds(30);
-  while (now() < until) const CallWatch::Call call(&watch);
-  const CallWatch::Call nobody_watches(nullptr);
+  while (now() < until) const Watchdog::Call call(&watch);
+  const Watchdog::Call nobody_watches(nullptr);
 }
 
-TEST(CallWatchDeathTest, ACallThatDoesNotReturnEndsTheProcess) {
+TEST(WatchdogDeathTest, ACallThatDoesNotReturnEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {
-    CallWatch watch(kShort, "a call hangs", 3);
-    { const CallWatch::Call returns(&watch); }
-    const CallWatch::Call call(&watch);
+    Watchdog watch(kShort, "a call hangs", 3);
+    { const Watchdog::Call returns(&watch); }
+    const Watchdog::Call call(&watch);
     std::promise<void>().get_future().wait_for(kLong);
   };
   EXPECT_EXIT(hang(), testing::ExitedWithCode(3), "a call hangs\n");
