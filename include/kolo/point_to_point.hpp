@@ -118,7 +118,8 @@ inline Handle send_async(ConstTensorView tensor, int to, int tag = 0, const Send
 
 /// Receives a message of at most as many elements as the tensor has; its shape does not matter. Throws `Error` as
 /// `send`, and unsupported for a tensor of a device from any_rank. From any_rank it fails (rank_lost) when all other
-/// ranks have left; one that was started, when a thread waits for it, because the rank may send to itself until then.
+/// ranks have left. A receive that was started fails so when a thread waits for it: until then the rank may send to
+/// itself.
 inline Received recv(const Group& group, TensorView tensor, int from = any_rank, int tag = any_tag,
                      const RecvOptions& options = {}) {
   return detail::run(group, {nullptr, 0, 0, &tensor, from, tag, options.timeout});

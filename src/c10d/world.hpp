@@ -72,8 +72,8 @@ class World {
   /// The same as `at_exit` says.
   void leave_at_exit();
   /// For a rank that goes on in another world: waits a second or two for the others at most, and what is open fails.
-  /// What the world had is given back, though groups of it may be left. No other thread uses it meanwhile. Does nothing
-  /// if it is inherited. Throws `Error`.
+  /// Frees the world's memory and descriptors, also where the program keeps groups of it. No other thread uses it
+  /// meanwhile. Does nothing if it is inherited. Throws `Error`.
   void leave_now(const std::string& reason);
   /// See ProcessGroupKolo. Does nothing once it was left so.
   void abandon(const std::string& reason);

@@ -57,9 +57,9 @@ int complain(const std::string& what) {
   return 2;
 }
 
-/// The flags, in front of the program.
 constexpr int kMostRanks = 1 << 20;  // KOLO_SIZE takes no more
 
+/// The flags, in front of the program.
 struct Flags {
   int ranks = 0;
   std::optional<kolo::elastic::JobOptions> elastic;

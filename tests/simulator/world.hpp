@@ -1654,7 +1654,7 @@ class World {
     });
   }
 
-  /// What the rank had said may not have been heard, and the log may end without an entry that says so.
+  /// The log may end before the others have heard what the rank said last.
   bool speaks_through_who_has_gone(std::int32_t rank) const {
     for (int node = topology_.node_of[index(rank)]; node > 0;
          node = core::Topology::tree_parent(node, options_.fanout)) {

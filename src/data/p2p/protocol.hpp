@@ -40,7 +40,7 @@ struct KeptLimits {
   std::uint64_t of_all = std::uint64_t{1} << 30;    ///< more ends the job
 };
 
-/// What the owner of the messages must hear of.
+/// What has happened, for the owner of the messages.
 struct News {
   std::vector<Direction> met;        ///< devices that should find each other; perhaps not for the first time
   std::vector<const Message*> late;  ///< late sends: their data is to be provided from now on
