@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <set>
 #include <utility>
@@ -38,9 +37,6 @@ struct Registry {
   [[nodiscard]] bool is_used() const KOLO_REQUIRES(mutex) { return !all.empty() || in_the_making > 0; }
 };
 
-/// Every call on a handle reads it.
-constinit std::atomic<std::uint32_t> generation{0};
-
 Registry& registry() {
   static Registry& instance = *new Registry;
   return instance;
@@ -50,7 +46,7 @@ Registry& registry() {
 void before_fork() KOLO_ACQUIRE(registry().mutex) { registry().mutex.lock(); }
 void after_fork_in_parent() KOLO_RELEASE(registry().mutex) { registry().mutex.unlock(); }
 void after_fork_in_child() KOLO_RELEASE(registry().mutex) {
-  generation.fetch_add(1);
+  fork_count.fetch_add(1);
   registry().inherited |= registry().is_used();
   for (const ClosedInChildren* inherited : registry().all) close_in_child(*inherited);
   registry().mutex.unlock();
@@ -62,8 +58,6 @@ void register_handlers() {
 }
 
 }  // namespace
-
-std::uint32_t fork_generation() noexcept { return generation.load(std::memory_order_relaxed); }
 
 void throw_inherited() {
   throw Error(ErrorCode::unsupported,

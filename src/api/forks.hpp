@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -16,8 +17,9 @@
 namespace kolo::api {
 
 /// Counts the forks between the first process that made contexts and this one. An object made under another number is
-/// inherited. Any thread.
-[[nodiscard]] std::uint32_t fork_generation() noexcept;
+/// inherited. The fork handler alone writes it; every call on a handle reads it.
+inline constinit std::atomic<std::uint32_t> fork_count{0};
+[[nodiscard]] inline std::uint32_t fork_generation() noexcept { return fork_count.load(std::memory_order_relaxed); }
 
 /// Throws Error (unsupported): this process is a fork of a rank.
 [[noreturn]] void throw_inherited();

@@ -147,9 +147,4 @@ int Future<int>::get() {
   return detail::HandleAccess::state(*this).outputs.first.last;
 }
 
-void end_step(const Group& group) {
-  const auto [engine, set] = api::parts_of(group);
-  engine.submitter().end_step(set.number);
-}
-
 }  // namespace kolo

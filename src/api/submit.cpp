@@ -424,4 +424,9 @@ Handle start(const Where& where, const Call& call) {
   return Handle(name ? api::start_named(parts, *name, call, false) : api::start_unnamed(parts, call));
 }
 
+void end_step(const Group& group) {
+  const auto [engine, set] = api::parts_of(group);
+  engine.submitter().end_step(set.number);
+}
+
 }  // namespace kolo

@@ -330,7 +330,7 @@ struct Relay::Impl {
   }
 
   void on(const SetAdded& entry) {
-    require(!table.has_set(entry.set), "a process set was added that there is already");
+    require(table.find_set(entry.set) == nullptr, "a process set was added that there is already");
     require(table.find(entry.base) == nullptr, "a row of ids was reserved that is in use");
     std::vector<std::int32_t> members = entry.members;
     std::sort(members.begin(), members.end());
@@ -395,11 +395,11 @@ void Relay::end_pass() noexcept { ++impl_->pass; }
 std::vector<UpMessage>& Relay::outbox() noexcept { return impl_->up; }
 SetId Relay::set_of_plan(std::uint32_t plan) const { return impl_->plans.at(plan); }
 const std::vector<std::size_t>* Relay::children_of(SetId set) const {
-  const relay::Set* const known = std::as_const(impl_->table).find_set(set);
+  const relay::Set* const known = impl_->table.find_set(set);
   return known == nullptr ? nullptr : &known->children;
 }
 std::string Relay::words_of(SetId set) const {
-  const relay::Set* const known = std::as_const(impl_->table).find_set(set);
+  const relay::Set* const known = impl_->table.find_set(set);
   return known == nullptr ? std::string() : known->words;
 }
 TensorId Relay::id_bound() const noexcept { return impl_->table.id_bound(); }

@@ -230,10 +230,10 @@ struct Sequencer::Impl {
     for (std::uint64_t before = ~std::uint64_t{0}; before != log.size();) {
       before = log.size();
       batches.flush_waiting();
-      naming.assign_ids();
+      if (naming.has_newcomers()) naming.assign_ids();
       if (joins.are_ending()) joins.end_joins();
     }
-    questions.conclude_due(now);
+    if (questions.next_deadline() <= now) questions.conclude_due(now);
   }
 
   // Each part uses those before it.

@@ -22,18 +22,6 @@ Set& Names::add_set(SetId number, TensorId base, std::uint16_t generation, Membe
   return set;
 }
 
-Set& Names::set_of(SetId number) {
-  const auto found = sets_.find(number);
-  KOLO_CHECK(found != sets_.end()) << "process set " << number << " is not known here";
-  return found->second;
-}
-
-Set& Names::set_in_log(SetId number) {
-  const auto found = sets_.find(number);
-  require(found != sets_.end(), "there is no such process set");
-  return found->second;
-}
-
 // ---------------------------------------------------------------- names
 
 NameId Names::open(Set& set, const std::string& name) {

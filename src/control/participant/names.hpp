@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.hpp"
 #include "base/stable_vector.hpp"
 #include "control/absentees.hpp"
 #include "control/participant.hpp"
@@ -104,8 +105,16 @@ class Names {
 
   /// `members` ascend.
   Set& add_set(core::SetId number, core::TensorId base, std::uint16_t generation, Members members);
-  [[nodiscard]] Set& set_of(core::SetId number);
-  [[nodiscard]] Set& set_in_log(core::SetId number);
+  [[nodiscard]] Set& set_of(core::SetId number) {
+    const auto found = sets_.find(number);
+    KOLO_CHECK(found != sets_.end()) << "process set " << number << " is not known here";
+    return found->second;
+  }
+  [[nodiscard]] Set& set_in_log(core::SetId number) {
+    const auto found = sets_.find(number);
+    require(found != sets_.end(), "there is no such process set");
+    return found->second;
+  }
   /// Names point into it.
   [[nodiscard]] std::map<core::SetId, Set>& sets() noexcept { return sets_; }
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "control/ranges.hpp"
-
 namespace kolo::control::relay {
 
 using core::kNoTensor;
@@ -53,19 +51,6 @@ void Table::remove_set(SetId number) {
     *find(name->second) = Tensor{};
   }
   sets_.erase(number);
-}
-
-Set* Table::find_set(SetId number) { return const_cast<Set*>(std::as_const(*this).find_set(number)); }
-
-const Set* Table::find_set(SetId number) const {
-  const auto set = sets_.find(number);
-  return set == sets_.end() ? nullptr : &set->second;
-}
-
-Set& Table::set_of(SetId number) {
-  const auto set = sets_.find(number);
-  require(set != sets_.end(), "there is no such process set");
-  return set->second;
 }
 
 // ---------------------------------------------------------------- ids

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "control/ranges.hpp"
 #include "control/relay/declarations.hpp"
 #include "control/sequence_link.hpp"
 
@@ -69,12 +70,17 @@ class Table {
   Set& add_set(core::SetId number, core::TensorId base, std::uint16_t generation, std::vector<std::int32_t> members);
   /// Removes the set and its ids. Throws if the set does not exist.
   void remove_set(core::SetId number);
-  [[nodiscard]] bool has_set(core::SetId number) const { return sets_.count(number) != 0; }
   /// Null if the set does not exist, or not any more.
-  [[nodiscard]] Set* find_set(core::SetId number);
-  [[nodiscard]] const Set* find_set(core::SetId number) const;
+  [[nodiscard]] Set* find_set(core::SetId number) {
+    const auto set = sets_.find(number);
+    return set == sets_.end() ? nullptr : &set->second;
+  }
   /// Throws if the set does not exist.
-  Set& set_of(core::SetId number);
+  Set& set_of(core::SetId number) {
+    Set* const set = find_set(number);
+    require(set != nullptr, "there is no such process set");
+    return *set;
+  }
 
   // ---- ids
 

@@ -30,6 +30,7 @@ class Naming {
   void on(Set& set, const Declared& message);
   /// Every member that is present has submitted it.
   void on_complete(Set& set, const Declared& message);
+  [[nodiscard]] bool has_newcomers() const noexcept { return !newcomers_.empty(); }
   /// Assigns ids to newcomers, as far as there are free ids.
   void assign_ids();
 

@@ -196,7 +196,7 @@ void Questions::conclude_due(Time now) {
   for (Question& question : due) conclude(std::move(question), now);
 }
 
-Questions::Time Questions::next_deadline() const {
+Questions::Time Questions::earliest_due() const {
   Time next = Time::max();
   for (const auto& [number, question] : questions_) next = std::min(next, question.due);
   return next;

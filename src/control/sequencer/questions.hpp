@@ -54,7 +54,7 @@ class Questions {
   /// Concludes the questions that have waited long enough for answers.
   void conclude_due(Time now);
   /// When `conclude_due` must be called; Time::max() for never.
-  [[nodiscard]] Time next_deadline() const;
+  [[nodiscard]] Time next_deadline() const { return questions_.empty() ? Time::max() : earliest_due(); }
 
   /// A rank has gone: fails requests that need it and about which there is a question.
   void fail_questions();
@@ -106,6 +106,7 @@ class Questions {
   void note_reported(const Request& request) { stalls_[key_of(request)] = request.round; }
 
   // About a question.
+  [[nodiscard]] Time earliest_due() const;
   /// The members whose answers are waited for, ascending.
   [[nodiscard]] std::vector<std::int32_t> silent_of(const Question& question) const;
   /// Whether a member that may not have submitted it has left since its answer, or since it was asked.

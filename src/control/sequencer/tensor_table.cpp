@@ -16,11 +16,6 @@ TensorId TensorTable::find(core::SetId set, const std::string& name) const {
   return found == names_.end() ? kNoTensor : found->second;
 }
 
-bool TensorTable::is_current(TensorId id, std::uint16_t generation) const {
-  const bool exists = id < core::kFirstRow ? id < tensors_.size() : id - core::kFirstRow < rows_.size();
-  return exists && (*this)[id].used && (*this)[id].generation == generation;
-}
-
 TensorId TensorTable::free_id() const {
   if (!free_.empty()) return *free_.begin();
   return tensors_.size() < capacity_ ? static_cast<TensorId>(tensors_.size()) : kNoTensor;
@@ -112,11 +107,6 @@ void TensorTable::release_row(TensorId base) {
     (*this)[id].generation = generation;
   }
   free_rows_.insert(base);
-}
-
-void TensorTable::touch(TensorId id) {
-  Tensor& tensor = (*this)[id];
-  if (!tensor.reserved) use_order_.splice(use_order_.end(), use_order_, tensor.place);
 }
 
 std::vector<TensorId> TensorTable::of_set(core::SetId set) const {

@@ -66,7 +66,10 @@ class TensorTable {
   /// The id of a name; kNoTensor when it has none.
   [[nodiscard]] core::TensorId find(core::SetId set, const std::string& name) const;
   /// Whether the id has this meaning now.
-  [[nodiscard]] bool is_current(core::TensorId id, std::uint16_t generation) const;
+  [[nodiscard]] bool is_current(core::TensorId id, std::uint16_t generation) const {
+    const bool exists = id < core::kFirstRow ? id < tensors_.size() : id - core::kFirstRow < rows_.size();
+    return exists && (*this)[id].used && (*this)[id].generation == generation;
+  }
 
   /// Whether the id is in this batch of the set's plan. (A reserved id never is.)
   [[nodiscard]] bool is_planned(core::TensorId id, core::SetId set, std::uint32_t batch) const {
@@ -92,7 +95,10 @@ class TensorTable {
   /// The row is free again.
   void release_row(core::TensorId base);
   /// It was appended just now.
-  void touch(core::TensorId id);
+  void touch(core::TensorId id) {
+    Tensor& tensor = (*this)[id];
+    if (!tensor.reserved) use_order_.splice(use_order_.end(), use_order_, tensor.place);
+  }
   /// The ids of a set's names.
   [[nodiscard]] std::vector<core::TensorId> of_set(core::SetId set) const;
 
