@@ -2,6 +2,7 @@
 #include "engine/name_table.hpp"
 
 #include "base/check.hpp"
+#include "base/hash.hpp"
 #include "base/quote.hpp"
 
 namespace kolo::engine {
@@ -10,11 +11,6 @@ namespace {
 [[noreturn]] void throw_held(const std::string& name) {
   throw Error(ErrorCode::duplicate_name,
               "the name " + base::quoted(name) + " belongs to a prepared request: start that one, or use another name");
-}
-
-std::uint32_t tag_of(std::string_view name) noexcept {
-  const std::uint64_t hash = base::hash_text_quickly(name);
-  return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 
 }  // namespace
@@ -26,30 +22,17 @@ void NameTable::throw_in_flight(const std::string& name) {
                   "give the second tensor another name");
 }
 
-std::size_t NameIndex::search(std::string_view name, std::uint32_t tag) const noexcept {
-  std::size_t at = home(tag);
-  while (places_[at].number != kFree && (places_[at].tag != tag || entries_[places_[at].number].name != name)) {
-    at = next(at);
-  }
-  return at;
-}
-
 Entry& NameIndex::find_or_make(std::string_view name) {
   // Entries without a name are free.
   const bool is_expected = expected_ < entries_.size() && !name.empty() && entries_[expected_].name == name;
-  Entry& entry = is_expected ? entries_[expected_] : search_or_make(name);
+  if (is_expected) return entries_[expected_++];
+  const auto found = numbers_.find(name);
+  Entry& entry = found == numbers_.end() ? make(name) : entries_[found->second];
   expected_ = entry.number + 1;
   return entry;
 }
 
-Entry& NameIndex::search_or_make(std::string_view name) {
-  const std::uint32_t tag = tag_of(name);
-  std::size_t at = search(name, tag);
-  if (places_[at].number != kFree) return entries_[places_[at].number];
-  if (2 * (size() + 1) > places_.size()) {
-    grow();
-    at = search(name, tag);
-  }
+Entry& NameIndex::make(std::string_view name) {
   if (free_.empty()) {
     // Space for all of them, so that taking one out cannot fail.
     if (free_.capacity() <= entries_.size()) free_.reserve(2 * entries_.size() + 8);
@@ -60,35 +43,13 @@ Entry& NameIndex::search_or_make(std::string_view name) {
   Entry& entry = entries_[free_.back()];
   entry.name = name;
   entry.hash = base::hash_string(name);
-  entry.tag = tag;
+  numbers_.emplace(entry.name, entry.number);
   free_.pop_back();
-  places_[at] = {tag, entry.number};
   return entry;
 }
 
-void NameIndex::grow() {
-  std::vector<Place> before(2 * places_.size());
-  before.swap(places_);
-  --shift_;
-  for (const Place& place : before) {
-    if (place.number == kFree) continue;
-    std::size_t at = home(place.tag);
-    while (places_[at].number != kFree) at = next(at);
-    places_[at] = place;
-  }
-}
-
 void NameIndex::take_out(Entry& entry) noexcept {
-  std::size_t hole = search(entry.name, entry.tag);
-  KOLO_CHECK(places_[hole].number == entry.number) << "'" << entry.name << "' is not known";
-  for (std::size_t at = next(hole); places_[at].number != kFree; at = next(at)) {
-    // One may fill the hole unless its search begins behind it.
-    const std::size_t mask = places_.size() - 1;
-    if (((at - home(places_[at].tag)) & mask) < ((at - hole) & mask)) continue;
-    places_[hole] = places_[at];
-    hole = at;
-  }
-  places_[hole] = {};
+  KOLO_CHECK(numbers_.erase(entry.name) == 1) << "'" << entry.name << "' is not known";
   entry.name.clear();
   entry.signature.reset();
   entry.last.reset();

@@ -10,10 +10,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "base/hash.hpp"
 #include "base/machine.hpp"
 #include "base/mutex.hpp"
 #include "base/stable_vector.hpp"
@@ -51,48 +51,29 @@ struct alignas(base::kCacheLine) Entry {
   /// That of the last all-reduce of one tensor of the CPU, for the next one.
   OperationPtr last;
 
-  // -- the index's
-  std::uint32_t number = 0;
-  std::uint32_t tag = 0;
+  std::uint32_t number = 0;  ///< the index's
 };
 
 /// Entries by name. They stand in a row, in the order in which their names came first, because steps come back to them
-/// in that order: the name is compared with the next one first. Otherwise the names lead to their numbers by one small
-/// array with open addressing.
+/// in that order: the name is compared with the next one first.
 class NameIndex {
  public:
   NameIndex(core::SetId set, NameTable& table) noexcept : set_(set), table_(table) {}
   /// The entry of this name, which is made when there is none.
   Entry& find_or_make(std::string_view name);
-  /// Removes an entry's name; the entry is reused for another name. The entry must exist. Later places move up, so
-  /// there are no tombstones.
+  /// Removes an entry's name; the entry is reused for another name. The entry must exist.
   void take_out(Entry& entry) noexcept;
-  [[nodiscard]] std::size_t size() const noexcept { return entries_.size() - free_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return numbers_.size(); }
 
  private:
-  static constexpr std::uint32_t kFree = ~std::uint32_t{0};
-  struct Place {
-    std::uint32_t tag = 0;  ///< of the name's hash
-    std::uint32_t number = kFree;
-  };
-
-  [[nodiscard]] std::size_t next(std::size_t at) const noexcept { return (at + 1) & (places_.size() - 1); }
-  /// Where the search for a tag begins: all of its bits count (Fibonacci hashing; Knuth, TAOCP 3, 6.4).
-  [[nodiscard]] std::size_t home(std::uint32_t tag) const noexcept {
-    return (tag * std::uint32_t{0x9e3779b9}) >> shift_;
-  }
-  /// Where the name is, or the free place at which its search ends.
-  [[nodiscard]] std::size_t search(std::string_view name, std::uint32_t tag) const noexcept;
-  Entry& search_or_make(std::string_view name);
-  void grow();
+  Entry& make(std::string_view name);
 
   const core::SetId set_;
   NameTable& table_;
   base::StableVector<Entry> entries_;
-  std::uint32_t expected_ = 0;                          ///< the number after that of the last name asked for
-  std::vector<std::uint32_t> free_;                     ///< numbers of entries without a name
-  std::vector<Place> places_ = std::vector<Place>(64);  ///< 2^(32 - shift_), at most half of them used
-  int shift_ = 26;
+  std::uint32_t expected_ = 0;                                   ///< the number after that of the last name asked for
+  std::vector<std::uint32_t> free_;                              ///< numbers of entries without a name
+  std::unordered_map<std::string_view, std::uint32_t> numbers_;  ///< the names are the entries'
 };
 
 /// Of one set.
