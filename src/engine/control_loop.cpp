@@ -326,10 +326,27 @@ void ControlLoop::count_batch(core::SetId set, std::int32_t last) {
   if (last == engine_.topology.rank && engine_.sets.state_of(set).topology.size > 1) ++engine_.tally.awaited_batches;
 }
 
+/// Whether this rank contributes nothing to the batch.
+template <class Ready>
+bool ControlLoop::is_absent_from(const Ready& batch) const {
+  return std::binary_search(batch.absent.begin(), batch.absent.end(), engine_.topology.rank);
+}
+
+template <class Ready>
+void ControlLoop::start(const Ready& batch, std::vector<OperationPtr> members, Executor::How how) {
+  if (!batch.absent.empty()) {
+    how.absence = {batch.uncounted, is_absent_from(batch)};
+    // A join may last as long as the others work.
+    if (const Joins::Open* join = engine_.sets.joins.find(batch.set))
+      engine_.open.restart(*join->operation, base::now());
+  }
+  engine_.executor.run(batch.set, std::move(members), how);
+}
+
 void ControlLoop::on(const control::RunBatch& batch) {
   count_batch(batch.set, batch.last);
   if (batch.plan_key != 0) ++engine_.tally.planned_batches;
-  const bool is_absent = std::binary_search(batch.absent.begin(), batch.absent.end(), engine_.topology.rank);
+  const bool is_absent = is_absent_from(batch);
   std::vector<OperationPtr> members;
   members.reserve(batch.members.size());
   std::vector<std::shared_ptr<const core::Signature>> signatures;
@@ -347,10 +364,8 @@ void ControlLoop::on(const control::RunBatch& batch) {
   }
   if (batch.set == core::kGlobalSet)
     engine_.tally.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
-  if (batch.absent.empty())
-    return engine_.executor.run(batch.set, std::move(members), batch.plan_key, batch.number, batch.last);
   if (is_absent) members = stand_ins(batch.set, signatures);
-  start_without(batch.set, std::move(members), {batch.uncounted, is_absent}, batch.last);
+  start(batch, std::move(members), {batch.plan_key, batch.number, batch.last});
 }
 
 /// The operations with which an absent rank takes part in a batch. Throws Error (unsupported): a fatal error.
@@ -364,14 +379,7 @@ ControlLoop::stand_ins(core::SetId set, const std::vector<std::shared_ptr<const 
                                         "part; build it with CUDA for all ranks, or for none");
   }
   const core::Topology& topology = engine_.sets.state_of(set).topology;
-  return engine_.sets.joins.stand_ins(signatures, topology.rank, topology.size);
-}
-
-void ControlLoop::start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence,
-                                std::int32_t last) {
-  // A join may last as long as the others work.
-  if (const Joins::Open* join = engine_.sets.joins.find(set)) engine_.open.restart(*join->operation, base::now());
-  engine_.executor.run_without(set, std::move(members), absence, last);
+  return engine::stand_ins(signatures, topology.rank, topology.size);
 }
 
 void ControlLoop::on(const control::RunCalls& batch) {
@@ -379,7 +387,7 @@ void ControlLoop::on(const control::RunCalls& batch) {
   Sequence& sequence = engine_.sets.sequence_of(batch.set);
   if (batch.set == core::kGlobalSet)
     engine_.tally.batch_digest += base::hash_hash(sequence.hash(), base::hash_number(batch.calls));
-  const bool is_absent = std::binary_search(batch.absent.begin(), batch.absent.end(), engine_.topology.rank);
+  const bool is_absent = is_absent_from(batch);
   std::vector<OperationPtr> members;
   if (is_absent) {
     std::vector<std::shared_ptr<const core::Signature>> signatures;
@@ -391,9 +399,7 @@ void ControlLoop::on(const control::RunCalls& batch) {
     members.reserve(batch.calls);
     for (std::uint64_t i = 0; i < batch.calls; ++i) members.push_back(sequence.pop());
   }
-  if (!batch.absent.empty())
-    return start_without(batch.set, std::move(members), {batch.uncounted, is_absent}, batch.last);
-  engine_.executor.run(batch.set, std::move(members), 0, 0, batch.last);
+  start(batch, std::move(members), {0, 0, batch.last});
 }
 
 void ControlLoop::on(const control::FailCall& failed) {

@@ -100,8 +100,10 @@ class ControlLoop {
     ++engine_.tally.pushes;
     if (engine_.inter) engine_.inter->push(base::now());
   }
-  void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence, std::int32_t last)
-      KOLO_REQUIRES(kDriving);
+  template <class Ready>
+  void start(const Ready& batch, std::vector<OperationPtr> members, Executor::How how) KOLO_REQUIRES(kDriving);
+  template <class Ready>
+  [[nodiscard]] bool is_absent_from(const Ready& batch) const KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::vector<OperationPtr>
   stand_ins(core::SetId set, const std::vector<std::shared_ptr<const core::Signature>>& signatures)
       KOLO_REQUIRES(kDriving);

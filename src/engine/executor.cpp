@@ -2,6 +2,7 @@
 #include "engine/executor.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -11,6 +12,14 @@
 
 namespace kolo::engine {
 namespace {
+
+/// By RunRoute.
+constexpr std::array<std::pair<recorder::BatchRoutes, std::uint64_t Metrics::*>, 5> kRoutes{
+    {{recorder::kDevice, &Metrics::bytes_on_device},
+     {recorder::kAlone, &Metrics::bytes_alone},
+     {recorder::kFlat, &Metrics::bytes_flat},
+     {recorder::kSlots, &Metrics::bytes_slots},
+     {recorder::kBetweenNodes, &Metrics::bytes_between_nodes}}};
 
 /// 0: they are in the other order, as where a look at the clock is older than a submission.
 std::uint64_t nanoseconds_between(base::Time begin, base::Time end) noexcept {
@@ -28,7 +37,7 @@ bool is_on_device(const OperationPtr& operation) { return operation->signature->
 }  // namespace
 
 Executor::Executor(std::unique_ptr<data::Backend> world, data::DeviceBackend* device, std::int64_t world_size)
-    : world_{std::move(world), world_size}, device_(device) {
+    : world_(sets_.emplace(core::kGlobalSet, Pipeline{std::move(world), world_size}).first->second), device_(device) {
   if (device_ == nullptr) return;
   device_->set_enqueued([this](data::Job& job, const data::DeviceEventPtr& event) {
     Batch& batch = *static_cast<Batch*>(job.cookie);
@@ -61,32 +70,33 @@ void Executor::remove_set(core::SetId set) {
   }
 }
 
-void Executor::run_parts(core::SetId set, std::vector<OperationPtr> members, How how) {
-  how.serial = ++pipeline_of(set).begun;
+void Executor::run(core::SetId set, std::vector<OperationPtr> members, const How& how) {
+  const std::uint32_t serial = ++pipeline_of(set).begun;
   const auto on_device = static_cast<std::size_t>(std::count_if(members.begin(), members.end(), is_on_device));
   if (on_device == 0 || on_device == members.size()) {
-    run_part(set, std::move(members), on_device > 0, how);
+    run_part(set, std::move(members), on_device > 0, how, serial);
     return;
   }
   const auto middle = std::stable_partition(members.begin(), members.end(), is_on_device);
   std::vector<OperationPtr> others(std::make_move_iterator(middle), std::make_move_iterator(members.end()));
   members.erase(middle, members.end());
-  Batch& first = run_part(set, std::move(members), true, how);
-  Batch& second = run_part(set, std::move(others), false, how);
+  Batch& first = run_part(set, std::move(members), true, how, serial);
+  Batch& second = run_part(set, std::move(others), false, how, serial);
   first.sibling = &second;
   second.sibling = &first;
 }
 
-Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how) {
+Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how,
+                          std::uint32_t serial) {
   Batch& batch = take();
-  batch.absence = how.absence != nullptr ? *how.absence : Absence();
+  batch.absence = how.absence.value_or(Absence());
   batch.job.set = set;
-  batch.job.some_are_absent = how.absence != nullptr;
+  batch.job.some_are_absent = how.absence.has_value();
   batch.job.is_absent = batch.absence.is_own;
   batch.members = std::move(members);
   batch.on_device = on_device;
   batch.job.timeline = on_device && recorder_ != nullptr ? recorder_->sink_number() : 0;
-  batch.serial = how.serial;
+  batch.serial = serial;
   if (recorder_ != nullptr) record_begun(batch, how);
   data::Layout once;
   const data::Layout& layout = layout_for(batch, how.plan_key, how.number, once);
@@ -101,11 +111,8 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
     ++open_on_device_;
     device_->start(batch.job);
   } else {
-    if (&pipeline != &world_) {
-      if (pipeline.open == 0) busy_.push_back(&pipeline);
-      ++open_in_sets_;
-    }
-    ++pipeline.open;
+    if (pipeline.open++ == 0) busy_.push_back(&pipeline);
+    ++open_;
     pipeline.backend->start(batch.job);
   }
   return batch;
@@ -202,32 +209,10 @@ void Executor::count(Batch& batch) {
   for (const data::Run& run : batch.job.runs) {
     const auto bytes = static_cast<std::uint64_t>(run.elements) * size_of(run.dtype);
     all += bytes;
-    if (run.kind == core::CollectiveKind::message) {  // counted as a message
-      batch.routes |= recorder::kDevice;
-      continue;
-    }
-    switch (batch.on_device ? data::RunRoute::device : cpu.route(run)) {
-    case data::RunRoute::device:
-      tally_->bytes_on_device += bytes;
-      batch.routes |= recorder::kDevice;
-      break;
-    case data::RunRoute::alone:
-      tally_->bytes_alone += bytes;
-      batch.routes |= recorder::kAlone;
-      break;
-    case data::RunRoute::flat:
-      tally_->bytes_flat += bytes;
-      batch.routes |= recorder::kFlat;
-      break;
-    case data::RunRoute::slots:
-      tally_->bytes_slots += bytes;
-      batch.routes |= recorder::kSlots;
-      break;
-    case data::RunRoute::between_nodes:
-      tally_->bytes_between_nodes += bytes;
-      batch.routes |= recorder::kBetweenNodes;
-      break;
-    }
+    const data::RunRoute route = batch.on_device ? data::RunRoute::device : cpu.route(run);
+    const auto& [word, counter] = kRoutes[static_cast<std::size_t>(route)];
+    batch.routes |= word;
+    if (run.kind != core::CollectiveKind::message) tally_->*counter += bytes;  // that is counted as a message
   }
   tally_->bytes_of_batches.add(all);
 }
@@ -261,13 +246,13 @@ void Executor::ring_for_waiters() {
   unheard_.erase(awaited, unheard_.end());
 }
 
-data::Progress Executor::move_sets() {
+data::Progress Executor::move_busy() {
   data::Progress result = data::Progress::idle;
   for (std::size_t i = 0; i < busy_.size();) {
     Pipeline& pipeline = *busy_[i];
     const std::uint64_t before = pipeline.open;
     result = std::max(result, move(*pipeline.backend, pipeline.open));
-    open_in_sets_ -= before - pipeline.open;
+    open_ -= before - pipeline.open;
     if (pipeline.open > 0) {
       ++i;
       continue;
@@ -310,14 +295,13 @@ void Executor::recycle(Batch& batch) {
 }
 
 void Executor::account(control::Answer& answer) const {
-  if (open() == 0 && open_on_device_ == 0) return;
+  if (open_ == 0 && open_on_device_ == 0) return;
   bool is_known = true;
   const auto add = [&](const data::Backend& backend) {
     const std::optional<std::vector<int>> ranks = backend.awaited();
     is_known = is_known && ranks.has_value();
     if (ranks) answer.awaited.insert(answer.awaited.end(), ranks->begin(), ranks->end());
   };
-  if (world_.open > 0) add(*world_.backend);
   for (const Pipeline* pipeline : busy_) add(*pipeline->backend);
   if (open_on_device_ > 0) add(*device_);
   std::sort(answer.awaited.begin(), answer.awaited.end());
@@ -326,7 +310,6 @@ void Executor::account(control::Answer& answer) const {
 }
 
 void Executor::abort_on_cpu() noexcept {
-  world_.backend->abort();
   for (auto& [set, pipeline] : sets_) pipeline.backend->abort();
 }
 
@@ -335,10 +318,9 @@ void Executor::abort_on_device() noexcept {
 }
 
 void Executor::forget() noexcept {
-  world_.open = 0;
   for (auto& [set, pipeline] : sets_) pipeline.open = 0;
   busy_.clear();
-  open_in_sets_ = 0;
+  open_ = 0;
   open_on_device_ = 0;
   unheard_.clear();
   ready_.clear();

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -65,16 +66,16 @@ class Executor {
   void add_set(core::SetId set, std::unique_ptr<data::Backend> backend, std::int64_t size);
   /// It has no open batches, and gets none any more. What it has on the device is given back like a batch there.
   void remove_set(core::SetId set);
-  /// Starts a batch of these members. `plan_key`, `number` and `last` as in control::RunBatch: the same key, the same
-  /// layout (0: laid out for this once).
-  void run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number,
-           std::int32_t last = -1) {
-    run_parts(set, std::move(members), {plan_key, number, last, nullptr, 0});
-  }
-  /// The same where some ranks of the set contribute nothing.
-  void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence, std::int32_t last) {
-    run_parts(set, std::move(members), {0, 0, last, &absence, 0});
-  }
+  /// How a batch runs. `plan_key`, `number` and `last` as in control::RunBatch: the same key, the same layout (0: laid
+  /// out for this once).
+  struct How {
+    std::uint32_t plan_key = 0;
+    std::uint32_t number = 0;
+    std::int32_t last = -1;
+    std::optional<Absence> absence = {};  ///< none: all ranks of the set contribute
+  };
+  /// Starts a batch of these members.
+  void run(core::SetId set, std::vector<OperationPtr> members, const How& how);
   /// Batches are recorded there from now on, and counted here; both outlive the executor.
   void record_to(recorder::Recorder& recorder, Tally& tally) noexcept {
     recorder_ = &recorder;
@@ -98,9 +99,7 @@ class Executor {
   /// something advanced elsewhere.
   template <class FinishMember, class Finish>
   data::Progress progress(FinishMember finish_member, Finish finish) {
-    data::Progress result = data::Progress::idle;
-    if (world_.open > 0) result = move(*world_.backend, world_.open);
-    if (!busy_.empty()) result = std::max(result, move_sets());
+    data::Progress result = move_busy();
     if (open_on_device_ > 0) {
       if (move(*device_, open_on_device_) == data::Progress::advanced) result = data::Progress::advanced;
       ring_for_waiters();
@@ -117,7 +116,7 @@ class Executor {
   }
 
   /// Batches that backends of the CPU have.
-  [[nodiscard]] std::uint64_t open() const noexcept { return world_.open + open_in_sets_; }
+  [[nodiscard]] std::uint64_t open() const noexcept { return open_; }
   /// Batches that the device's backend has. Any thread may ask.
   [[nodiscard]] std::uint64_t open_on_device() const noexcept { return open_on_device_; }
   /// Whether it is worth looking at the device's backend again at once.
@@ -144,19 +143,12 @@ class Executor {
   };
 
   [[nodiscard]] Pipeline& pipeline_of(core::SetId set) { return set == core::kGlobalSet ? world_ : sets_.at(set); }
-  data::Progress move_sets();
+  data::Progress move_busy();
   const data::Layout& layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number, data::Layout& once);
   void fill(Batch& batch, const data::Layout& layout);
-  struct How {
-    std::uint32_t plan_key = 0;
-    std::uint32_t number = 0;
-    std::int32_t last = -1;
-    const Absence* absence = nullptr;  // null: all contribute
-    std::uint32_t serial = 0;          // of the batch
-  };
-  void run_parts(core::SetId set, std::vector<OperationPtr> members, How how);
   void record_begun(Batch& batch, const How& how);
-  Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how);
+  Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how,
+                  std::uint32_t serial);
   template <class Count>
   data::Progress move(data::Backend& backend, Count& open) {
     finished_.clear();
@@ -177,15 +169,15 @@ class Executor {
   Batch& take();
   void recycle(Batch& batch);
 
-  Pipeline world_;
+  std::unordered_map<core::SetId, Pipeline> sets_;  // their addresses are stable
+  Pipeline& world_;
   data::DeviceBackend* const device_;
   recorder::Recorder* recorder_ = nullptr;
   Tally* tally_ = nullptr;
   Started started_;
   Enqueued enqueued_;
-  std::unordered_map<core::SetId, Pipeline> sets_;  // without the world's; their addresses are stable
-  std::vector<Pipeline*> busy_;                     // of these, those with open batches
-  std::uint64_t open_in_sets_ = 0;
+  std::vector<Pipeline*> busy_;                       // with open batches
+  std::uint64_t open_ = 0;                            // batches of theirs
   using PartNumber = std::pair<std::uint32_t, bool>;  // a batch's number in its plan; whether on the device
   std::unordered_map<std::uint32_t, std::map<PartNumber, data::Layout>> plans_;  // by key
   std::vector<std::unique_ptr<Batch>> batches_;

@@ -186,11 +186,11 @@ Buffer buffer_of(const core::Signature& signature, const core::TensorSignature& 
 
 }  // namespace
 
-std::vector<OperationPtr> Joins::stand_ins(const std::vector<std::shared_ptr<const core::Signature>>& signatures,
-                                           int rank, int size) {
+std::vector<OperationPtr> stand_ins(const std::vector<std::shared_ptr<const core::Signature>>& signatures, int rank,
+                                    int size) {
   struct StandIn {
     Operation operation;
-    std::shared_ptr<Memory> memory;
+    std::shared_ptr<std::byte[]> memory;
   };
   const auto room_of = [](const core::Signature& signature, const core::TensorSignature& tensor) {
     return base::round_up(bytes_of(signature, tensor), base::kCacheLine);
@@ -199,8 +199,8 @@ std::vector<OperationPtr> Joins::stand_ins(const std::vector<std::shared_ptr<con
   for (const auto& signature : signatures) {
     for (const core::TensorSignature& tensor : signature->tensors) bytes += room_of(*signature, tensor);
   }
-  const std::shared_ptr<Memory> memory = take_memory(bytes);
-  std::byte* at = memory->bytes.get();
+  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);  // not set to zero
+  std::byte* at = memory.get();
   std::vector<OperationPtr> operations;
   operations.reserve(signatures.size());
   for (const auto& signature : signatures) {
@@ -214,23 +214,6 @@ std::vector<OperationPtr> Joins::stand_ins(const std::vector<std::shared_ptr<con
     operations.emplace_back(one, &one->operation);
   }
   return operations;
-}
-
-std::shared_ptr<Joins::Memory> Joins::take_memory(std::size_t bytes) {
-  for (const std::shared_ptr<Memory>& memory : memory_) {
-    if (memory.use_count() == 1 && memory->size >= bytes) return memory;
-  }
-  auto memory = std::make_shared<Memory>();
-  memory->bytes.reset(new std::byte[bytes]);  // not set to zero
-  memory->size = bytes;
-  // A few batches are open at once; memory that is too small for this one is freed.
-  for (std::shared_ptr<Memory>& old : memory_) {
-    if (old.use_count() > 1) continue;
-    old = memory;
-    return memory;
-  }
-  memory_.push_back(memory);
-  return memory;
 }
 
 }  // namespace kolo::engine

@@ -51,9 +51,7 @@ class SetState : public std::enable_shared_from_this<SetState> {
 };
 using SetStatePtr = std::shared_ptr<SetState>;
 
-/// The open joins of this rank, at most one for each set, and its stand-ins meanwhile: operations whose inputs are
-/// neutral elements, in memory of their own. On a device they need no memory, because the backend fills in neutral
-/// elements (data::Job). One thread at a time (the engine's driver).
+/// The open joins of this rank, at most one for each set. One thread at a time (the engine's driver).
 class Joins {
  public:
   struct Open {
@@ -71,30 +69,22 @@ class Joins {
     const auto found = open_.find(set);
     return found == open_.end() ? nullptr : &found->second;
   }
-  /// Its end. Memory that no batch uses is given back.
+  /// Its end.
   [[nodiscard]] OperationPtr take(core::SetId set) {
     OperationPtr operation = std::move(open_.at(set).operation);
     open_.erase(set);
-    if (open_.empty()) memory_.clear();
     return operation;
   }
 
-  /// What this rank takes part with in a batch of these signatures, in which it is absent. `rank` of `size` is its
-  /// place in the set.
-  [[nodiscard]] std::vector<OperationPtr>
-  stand_ins(const std::vector<std::shared_ptr<const core::Signature>>& signatures, int rank, int size);
-
  private:
-  /// Of one batch, until its operations have gone.
-  struct Memory {
-    std::unique_ptr<std::byte[]> bytes;
-    std::size_t size = 0;
-  };
-  [[nodiscard]] std::shared_ptr<Memory> take_memory(std::size_t bytes);
-
   std::map<core::SetId, Open> open_;
-  std::vector<std::shared_ptr<Memory>> memory_;  ///< that was used, for the next batches
 };
+
+/// What a rank takes part with in a batch of these signatures, in which it is absent: operations whose inputs are
+/// neutral elements, in memory of their own. On a device they need no memory, because the backend fills in neutral
+/// elements (data::Job). `rank` of `size` is its place in the set.
+[[nodiscard]] std::vector<OperationPtr> stand_ins(const std::vector<std::shared_ptr<const core::Signature>>& signatures,
+                                                  int rank, int size);
 
 /// The operation that asks for the set of these ranks of the world, in this order. `names`: the world's.
 [[nodiscard]] OperationPtr request_for_set(NameTable& names, const std::vector<std::int32_t>& ranks,

@@ -156,7 +156,7 @@ class ExecutorTest : public testing::Test {
 TEST_F(ExecutorTest, PointsPiecesAtTheCallersMemory) {
   const OperationPtr x = operation(CollectiveKind::allreduce, x_);
   const OperationPtr y = operation(CollectiveKind::allreduce, y_);
-  executor_.run(kolo::core::kGlobalSet, {x, y}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {x, y}, {});
   EXPECT_EQ(executor_.open(), 1U);
   ASSERT_EQ(backend_.started.size(), 1U);
   const Job& job = *backend_.started[0];
@@ -180,7 +180,7 @@ TEST_F(ExecutorTest, ABackendWithoutJobsIsNotAsked) {
 
 TEST_F(ExecutorTest, BarriersNeedNoBackend) {
   const OperationPtr barrier = operation(CollectiveKind::barrier, x_);
-  executor_.run(kolo::core::kGlobalSet, {barrier}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {barrier}, {});
   EXPECT_TRUE(backend_.started.empty());
   EXPECT_TRUE(executor_.has_ready());
   EXPECT_EQ(pass(Progress::advanced).size(), 1U);
@@ -188,7 +188,7 @@ TEST_F(ExecutorTest, BarriersNeedNoBackend) {
 }
 
 TEST_F(ExecutorTest, HandsOnTheJobsOutcome) {
-  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, {});
   backend_.started[0]->status = kolo::Status(kolo::ErrorCode::invalid_argument, "it does not fit");
   backend_.to_finish = backend_.started;
   pass(Progress::advanced);
@@ -196,7 +196,7 @@ TEST_F(ExecutorTest, HandsOnTheJobsOutcome) {
   EXPECT_EQ(outcomes_[0].message(), "it does not fit");
   // The batch is used again, without the old outcome.
   backend_.started.clear();
-  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, {});
   backend_.to_finish = backend_.started;
   pass(Progress::advanced);
   EXPECT_TRUE(outcomes_[1].ok());
@@ -212,7 +212,7 @@ TEST_F(ExecutorTest, MembersWhoseRowsDifferHaveOutcomesAndEndsOfTheirOwn) {
     signature->tensors.push_back(signature->tensors.front());
     group->signature = signature;
     group->buffers.push_back(group->buffers.front());
-    executor_.run(kolo::core::kGlobalSet, {group, x, y}, 0, 0);
+    executor_.run(kolo::core::kGlobalSet, {group, x, y}, {});
     Job& job = *backend_.started.at(0);
     ASSERT_EQ(job.runs.size(), 4U);
     job.run_over(job, 0);
@@ -245,7 +245,7 @@ TEST_F(ExecutorTest, ASetsEndOnTheDeviceHasNoRuns) {
   };
   executor.add_set(7, std::make_unique<FakeBackend>(), 2);
   const OperationPtr x = operation(CollectiveKind::allgather, x_, kolo::DeviceKind::cuda);
-  executor.run(kolo::core::kGlobalSet, {x}, 0, 0);
+  executor.run(kolo::core::kGlobalSet, {x}, {});
   ASSERT_EQ(device.started.size(), 1U);
   Job* const job = device.started[0];
   device.to_finish = {job};
@@ -266,7 +266,7 @@ TEST_F(ExecutorTest, WhatHasFailedIsNotToldToHaveBeenGivenToTheDevice) {
   executor.set_enqueued(tell_operation);
   const OperationPtr x = operation(CollectiveKind::allgather, x_, kolo::DeviceKind::cuda);
   const OperationPtr y = operation(CollectiveKind::allgather, y_, kolo::DeviceKind::cuda);
-  executor.run(kolo::core::kGlobalSet, {x, y}, 0, 0);
+  executor.run(kolo::core::kGlobalSet, {x, y}, {});
   Job& job = *device.started.at(0);
   ASSERT_EQ(job.runs.size(), 2U);
   job.runs[0].status = kolo::Status(kolo::ErrorCode::invalid_argument, "it does not fit");
@@ -295,8 +295,8 @@ TEST_F(ExecutorTest, OnlyABatchThatTheHostWaitsForIsRungFor) {
   };
   const OperationPtr x = operation(CollectiveKind::allreduce, x_, kolo::DeviceKind::cuda);
   const OperationPtr y = operation(CollectiveKind::allreduce, y_, kolo::DeviceKind::cuda);
-  executor.run(kolo::core::kGlobalSet, {x}, 0, 0);
-  executor.run(kolo::core::kGlobalSet, {y}, 0, 1);
+  executor.run(kolo::core::kGlobalSet, {x}, {});
+  executor.run(kolo::core::kGlobalSet, {y}, {0, 1});
   EXPECT_EQ(device.started.at(0)->label, "a call without a name");
   EXPECT_TRUE(y->note_host_waits());
   EXPECT_FALSE(y->note_host_waits()) << "once";
@@ -315,7 +315,7 @@ TEST_F(ExecutorTest, OnlyABatchThatTheHostWaitsForIsRungFor) {
 TEST_F(ExecutorTest, PlannedLayoutsAreMadeOnce) {
   const auto elements_of = [&](const OperationPtr& member, std::uint32_t key) {
     backend_.started.clear();
-    executor_.run(kolo::core::kGlobalSet, {member}, key, 7);
+    executor_.run(kolo::core::kGlobalSet, {member}, {key, 7});
     backend_.to_finish = backend_.started;
     const std::int64_t elements = backend_.started.at(0)->runs.at(0).elements;
     pass(Progress::advanced);
@@ -330,8 +330,8 @@ TEST_F(ExecutorTest, PlannedLayoutsAreMadeOnce) {
 
 TEST_F(ExecutorTest, AbortForgetsTheMembers) {
   const OperationPtr x = operation(CollectiveKind::allreduce, x_);
-  executor_.run(kolo::core::kGlobalSet, {x}, 0, 0);
-  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::barrier, x_)}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {x}, {});
+  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::barrier, x_)}, {});
   EXPECT_EQ(x.use_count(), 2);
   executor_.abort_on_cpu();
   executor_.abort_on_device();
@@ -353,7 +353,7 @@ TEST_F(ExecutorTest, SaysWhatOpenBatchesWaitFor) {
     return answer.doing;
   };
   EXPECT_EQ(doing(), Doing::nothing);
-  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, {});
   EXPECT_EQ(doing(), Doing::waiting) << "a backend that cannot say";
   backend_.awaits = {3, 5};
   EXPECT_EQ(doing({3, 5}), Doing::waiting);
@@ -366,8 +366,8 @@ TEST_F(ExecutorTest, SetsHaveBackendsOfTheirOwn) {
   FakeBackend& other = *made;
   executor_.add_set(3, std::move(made), 2);
   const OperationPtr x = operation(CollectiveKind::allreduce, x_), y = operation(CollectiveKind::allreduce, y_);
-  executor_.run(kolo::core::kGlobalSet, {x}, 0, 0);
-  executor_.run(3, {y}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {x}, {});
+  executor_.run(3, {y}, {});
   EXPECT_EQ(executor_.open(), 2U);
   ASSERT_EQ(other.started.size(), 1U);
   EXPECT_EQ(other.started[0]->set, 3U);
@@ -388,7 +388,7 @@ TEST_F(ExecutorTest, AlltoallsWithSplitsAskForRoom) {
   const OperationPtr exchange = operation(CollectiveKind::alltoall_splits, x_);
   exchange->outputs.first.owns_result = true;
   exchange->outputs.splits = {1, 2};
-  executor_.run(kolo::core::kGlobalSet, {exchange}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {exchange}, {});
   const kolo::data::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
   EXPECT_EQ(run.splits.data(), exchange->outputs.splits.data());
@@ -402,7 +402,7 @@ TEST_F(ExecutorTest, AllgathersAskForRoom) {
   const OperationPtr gather = operation(CollectiveKind::allgather, x_);
   gather->outputs.first.owns_result = true;
   gather->outputs.first.row_bytes = 4;
-  executor_.run(kolo::core::kGlobalSet, {gather}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {gather}, {});
   const kolo::data::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
   const std::byte* const output = run.allocate({12, 8});
