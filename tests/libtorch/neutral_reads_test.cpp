@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -14,8 +13,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <unistd.h>
 
 #include <torch/nn/module.h>
 #include <torch/optim/adagrad.h>
@@ -29,6 +26,7 @@
 #include <kolo/libtorch.hpp>
 
 #include "tests/libtorch/ranks.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace {
 
@@ -36,6 +34,7 @@ namespace kt = kolo::libtorch;
 using kolo::test::fill;
 using kolo::test::numbers;
 using kolo::test::on_ranks;
+using kolo::testing::ScratchFolder;
 
 constexpr int kSteps = 10;
 constexpr int kLate = 5;  // when a group of parameters is added
@@ -184,24 +183,11 @@ class Training {
   std::unique_ptr<kt::ShardedOptimizer> sharded_;
 };
 
-// A folder of this process, gone with everything in it at the end.
-class Folder {
- public:
-  Folder() : path_("neutral_reads_" + std::to_string(::getpid())) { std::filesystem::create_directories(path_); }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::string path(const std::string& name) const { return path_ + '/' + name; }
-
- private:
-  std::string path_;
-};
-
 using Reader = std::pair<std::string, std::function<void(Training&, int step)>>;
 
 // What may be called after each step, and before the first. The first saves checkpoints at `path` and the step; the
 // second makes all other calls.
-std::vector<Reader> all_readers(const Folder& folder, const std::string& path, kolo::CheckpointWriter& writer) {
+std::vector<Reader> all_readers(const ScratchFolder& folder, const std::string& path, kolo::CheckpointWriter& writer) {
   return {{"saved",
            [path](Training& training, int step) {
              training.with([&](auto& optimizer) {
@@ -247,7 +233,7 @@ struct Scenario {
   [[nodiscard]] std::string name() const { return of.name + (adds_late ? " and a late group" : ""); }
 };
 
-std::string prefix(const Folder& folder, const Scenario& scenario, const Form& form, int ranks) {
+std::string prefix(const ScratchFolder& folder, const Scenario& scenario, const Form& form, int ranks) {
   return folder.path(scenario.name() + ", " + form.name + ", " + std::to_string(ranks) + " ranks, step ");
 }
 
@@ -260,7 +246,7 @@ std::vector<torch::Tensor> undisturbed(const Scenario& scenario) {
 }
 
 // Ten steps with each reader.
-void read_all(const Folder& folder, const Scenario& scenario, const Form& form, kolo::CheckpointWriter& writer,
+void read_all(const ScratchFolder& folder, const Scenario& scenario, const Form& form, kolo::CheckpointWriter& writer,
               Count& count) {
   for (const auto& [name, read] : all_readers(folder, prefix(folder, scenario, form, kolo::size()), writer)) {
     Training training(scenario.of, form, scenario.adds_late, !scenario.adds_late, 0);
@@ -275,7 +261,7 @@ void read_all(const Folder& folder, const Scenario& scenario, const Form& form, 
 
 // From each of the checkpoints that were saved in this form by so many ranks, or, into another form or by another
 // number of ranks, from some of them, on to the tenth step.
-void load_all(const Folder& folder, const Scenario& scenario, const Form& saved, int ranks, const Form& form,
+void load_all(const ScratchFolder& folder, const Scenario& scenario, const Form& saved, int ranks, const Form& form,
               Count& count) {
   const bool is_same = saved.stage == form.stage && ranks == kolo::size();
   const bool is_usual = form.stage == -1 || form.stage == 1;
@@ -300,7 +286,7 @@ void expect_none_differs(const std::vector<Count>& counts) {
 }
 
 TEST(NeutralReads, NoCallAndNoLoadChangesTheBitsOfATraining) {
-  const Folder folder;
+  const ScratchFolder folder("libtorch");
   const std::vector<Case> cases = all_cases();
   std::vector<Scenario> scenarios;
   for (const Case& one : cases) {
@@ -369,7 +355,7 @@ std::vector<std::string> all_configurations() {
   return all;
 }
 
-void check_engine(const Folder& folder, const std::string& config, Count& count) {
+void check_engine(const ScratchFolder& folder, const std::string& config, Count& count) {
   const std::string file = folder.path("config.json");
   if (kolo::rank() == 0) std::ofstream(file) << config;
   kolo::barrier();
@@ -403,7 +389,7 @@ void check_engine(const Folder& folder, const std::string& config, Count& count)
 }
 
 TEST(NeutralReads, OrOfDeepSpeedsEngine) {
-  const Folder folder;
+  const ScratchFolder folder("libtorch");
   std::vector<Count> counts(2);
   for (const int ranks : {1, 2}) {
     on_ranks(ranks, [&] {

@@ -24,7 +24,7 @@ RANKS, VICTIM = int(sys.argv[4]), int(sys.argv[5])
 
 def shared_files():
     """What is in /dev/shm, but Open MPI's own, which does not clean up after the dead, and that of tests beside this one."""
-    theirs = ("vader_segment", "sm_segment", "open_mpi", "ompi", "pmix", "kolo-emulated-")
+    theirs = ("vader_segment", "sm_segment", "open_mpi", "ompi", "pmix", "kolo-emulated-", "kolo-tests-")
     return {name for name in os.listdir("/dev/shm") if not name.startswith(theirs)}
 
 

@@ -11,10 +11,15 @@
 
 namespace kolo::testing {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef __SANITIZE_THREAD__
+constexpr bool kThreadsSanitized = true;
+#else
+constexpr bool kThreadsSanitized = false;
+#endif
+#ifdef __SANITIZE_ADDRESS__
 constexpr bool kSanitized = true;
 #else
-constexpr bool kSanitized = false;
+constexpr bool kSanitized = kThreadsSanitized;
 #endif
 
 /// How many, or which, in this build.

@@ -2,25 +2,23 @@
 //
 // Checkpoints: what one world saved another goes on from, bit for bit, whatever the numbers of ranks and the kinds of
 // optimizers; errors are the same on all ranks, and leave the model and the old checkpoint as they were.
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <utility>
 #include <vector>
 
@@ -29,6 +27,7 @@
 #include <kolo/training.hpp>
 
 #include "errors.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "world.hpp"
 
 namespace {
@@ -39,21 +38,17 @@ using kolo::Shape;
 using kolo::Span;
 using kolo::testing::has;
 using kolo::testing::run_in;
+using kolo::testing::ScratchFolder;
 using kolo::testing::sentence_of;
 using kolo::testing::worlds;
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() : folder_(testing::TempDir() + "kolo-worlds-checkpoint-" + std::to_string(::getpid())) {
-    std::filesystem::remove_all(folder_);
-  }
-  ~CheckpointTest() override { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string path(const std::string& name = "step") const { return folder_ + "/run/" + name; }
+  [[nodiscard]] std::string path(const std::string& name = "step") const { return folder_.path("run/" + name); }
   /// The names in the folder of the checkpoints, and how many there are.
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/run")) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path("run"))) {
       found.push_back(entry.path().filename().string());
     }
     std::sort(found.begin(), found.end());
@@ -61,7 +56,7 @@ class CheckpointTest : public testing::Test {
   }
 
  private:
-  std::string folder_;
+  const ScratchFolder folder_{"checkpoint"};
 };
 
 /// Tensors with more, as many and fewer elements than there are ranks, and one that has more than a block of a hash.

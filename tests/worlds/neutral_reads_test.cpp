@@ -3,13 +3,10 @@
 // Nothing that reads, saves, describes or compares changes a training, and one that is loaded goes on as the one that
 // was saved: the bits of ten steps of `Sgd` and `AdamW` are the same with and without such calls after each step, and
 // across a load at each step. (tests/libtorch has the same for LibTorch's optimizers.)
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
+#include <gtest/gtest.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +15,7 @@
 #include <kolo/training.hpp>
 
 #include "tests/support/sanitized.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "world.hpp"
 
 namespace {
@@ -222,8 +220,8 @@ class Trials {
 };
 
 TEST(NeutralReads, NoCallAndNoLoadChangesTheBitsOfATraining) {
-  const std::string folder = testing::TempDir() + "kolo-worlds-neutral-reads-" + std::to_string(::getpid());
-  std::filesystem::create_directories(folder);
+  const kolo::testing::ScratchFolder scratch("neutral-reads");
+  const std::string& folder = scratch.path();
   const auto sgd = [&](const std::string& name, const kolo::SgdOptions& options) {
     return Trials<kolo::Sgd>(
         name, [options](Span<const Parameter> of) { return kolo::Sgd(of, options); }, folder);
@@ -258,7 +256,6 @@ TEST(NeutralReads, NoCallAndNoLoadChangesTheBitsOfATraining) {
   std::printf("combinations tried: %d; those whose bits differ: %d\n", tried, differ);
   EXPECT_GT(tried, 0);
   EXPECT_EQ(differ, 0);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

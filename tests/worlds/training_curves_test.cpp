@@ -4,10 +4,7 @@
 // stopped goes on as if it had not been.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,12 +14,14 @@
 #include "examples/train_digits/trainer.hpp"
 #include "tests/optimizer/digits_csv.hpp"
 #include "tests/support/sanitized.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "world.hpp"
 
 namespace train_digits {
 namespace {
 
 using kolo::testing::run_in;
+using kolo::testing::ScratchFolder;
 using kolo::testing::worlds;
 
 constexpr std::size_t kRows = kolo::testing::unless_sanitized(44, 16) * 32;  // batches, whole on 1, 2, 4 and 8 ranks
@@ -167,9 +166,8 @@ TEST(TrainingCurves, UnevenBatchesWeightedBySamplesAgree) {
 
 class Resuming : public testing::TestWithParam<const char*> {
  protected:
-  Resuming() : folder_(testing::TempDir() + "kolo-resume-" + std::to_string(::getpid())) {}
-  ~Resuming() override { std::filesystem::remove_all(folder_); }
-  std::string folder_;
+  const ScratchFolder scratch_{"resuming"};
+  const std::string folder_ = scratch_.path("run");
 };
 INSTANTIATE_TEST_SUITE_P(Optimizers, Resuming, testing::Values("sgd", "adamw"),
                          [](const auto& info) { return std::string(info.param); });

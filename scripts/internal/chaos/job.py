@@ -191,7 +191,7 @@ class Run:
     @staticmethod
     def is_ours(name):
         """Open MPI's own are not ours to clean; other programs' come and go."""
-        theirs = ("vader_segment", "sm_segment", "open_mpi", "ompi", "pmix", "kolo-emulated-")
+        theirs = ("vader_segment", "sm_segment", "open_mpi", "ompi", "pmix", "kolo-emulated-", "kolo-tests-")
         return not name.startswith(theirs) and not wait_until(lambda: not (SHARED / name).exists(), 5)
 
     def record(self, facts, output):
