@@ -236,9 +236,7 @@ bool ControlLoop::publish() {
     (core::counts_completed(id) ? quiet : loud) = true;
   }
   const auto is_said = [](const auto& count) { return count.first >= core::kFirstRow; };
-  if (of_sets) {
-    outbox.counts.erase(std::remove_if(outbox.counts.begin(), outbox.counts.end(), is_said), outbox.counts.end());
-  }
+  if (of_sets) std::erase_if(outbox.counts, is_said);
   for (const control::UpMessage& message : outbox.messages) engine_.to_leader.add(message);
   outbox.messages.clear();
   std::size_t posted = engine_.to_leader.post(engine_.board);

@@ -157,7 +157,7 @@ class Executor {
       auto& batch = *static_cast<Batch*>(job->cookie);
       batch.status = std::move(job->status);
       note_outcomes(batch);
-      if (batch.on_device) unheard_.erase(std::remove(unheard_.begin(), unheard_.end(), &batch), unheard_.end());
+      if (batch.on_device) std::erase(unheard_, &batch);
       ready_.push_back(&batch);
       --open;
     }

@@ -93,7 +93,7 @@ void JoinedRanks::end_join_without(Set& set) {
     batches_.flush(set, true);
     naming_.assign_ids();
   }
-  ending_.erase(std::remove(ending_.begin(), ending_.end(), set.number), ending_.end());
+  std::erase(ending_, set.number);
   const std::vector<std::int32_t> absent = departures_.departed_of(set.members);
   naming_.fail_newcomers(set.number);
   batches_.give_up(set);

@@ -39,12 +39,9 @@ std::vector<Opinion> opinions_of(const Declared& message, const TensorTable& ten
 
 void hear_absent(const Set& set, const std::string& name, std::vector<Opinion>& opinions) {
   for (Opinion& opinion : opinions) {
-    std::vector<std::int32_t>& ranks = opinion.ranks;
-    ranks.erase(std::remove_if(ranks.begin(), ranks.end(), [&](std::int32_t rank) { return set.absent.has(rank); }),
-                ranks.end());
+    std::erase_if(opinion.ranks, [&](std::int32_t rank) { return set.absent.has(rank); });
   }
-  opinions.erase(std::remove_if(opinions.begin(), opinions.end(), [](const Opinion& o) { return o.ranks.empty(); }),
-                 opinions.end());
+  std::erase_if(opinions, [](const Opinion& one) { return one.ranks.empty(); });
   for (const auto& [rank, submissions] : set.absent.submissions()) {
     const auto found = submissions.find(name);
     if (found != submissions.end()) add_opinion(opinions, found->second.signature, {rank});

@@ -174,7 +174,7 @@ class PastNames {
   /// The last failure of a name makes earlier ones redundant.
   void forget_until(const std::string& name, core::Round round) {
     const auto is_older = [&](const Name& one) { return one.name == name && one.round <= round; };
-    names_.erase(std::remove_if(names_.begin(), names_.end(), is_older), names_.end());
+    std::erase_if(names_, is_older);
   }
   /// Whether the log has run or failed this round after its entry `read`.
   [[nodiscard]] bool is_over(const std::string& name, core::Round round, std::uint64_t read) const {

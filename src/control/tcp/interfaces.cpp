@@ -22,31 +22,18 @@
 namespace kolo::tcp {
 namespace {
 
-/// The bytes of an address in network order: 4 or 16.
-std::vector<std::uint8_t> bytes_of(const asio::ip::address& address) {
-  if (address.is_v4()) {
-    const auto bytes = address.to_v4().to_bytes();
-    return {bytes.begin(), bytes.end()};
-  }
-  const auto bytes = address.to_v6().to_bytes();
-  return {bytes.begin(), bytes.end()};
-}
-
 bool share_prefix(const asio::ip::address& a, const asio::ip::address& b, int length) {
-  const std::vector<std::uint8_t> left = bytes_of(a);
-  const std::vector<std::uint8_t> right = bytes_of(b);
-  if (left.size() != right.size()) return false;
-  for (std::size_t i = 0; i < left.size() && length > 0; ++i, length -= 8) {
-    const int kept = std::min(length, 8);
-    const int mask = 0xff << (8 - kept) & 0xff;
-    if (((left[i] ^ right[i]) & mask) != 0) return false;
-  }
-  return true;
+  if (a.is_v4() != b.is_v4()) return false;
+  const auto bits = static_cast<unsigned short>(length);
+  if (a.is_v4())
+    return asio::ip::network_v4(a.to_v4(), bits).network() == asio::ip::network_v4(b.to_v4(), bits).network();
+  return asio::ip::network_v6(a.to_v6(), bits).network() == asio::ip::network_v6(b.to_v6(), bits).network();
 }
 
 int count_ones(const asio::ip::address& netmask) {
+  if (netmask.is_v4()) return std::popcount(netmask.to_v4().to_uint());
   int ones = 0;
-  for (const std::uint8_t byte : bytes_of(netmask)) ones += std::popcount(byte);
+  for (const std::uint8_t byte : netmask.to_v6().to_bytes()) ones += std::popcount(byte);
   return ones;
 }
 

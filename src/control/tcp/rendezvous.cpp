@@ -184,9 +184,7 @@ class Reception {
     conversations_.pop_front();
   }
   void forget_ended() {
-    conversations_.erase(
-        std::remove_if(conversations_.begin(), conversations_.end(), [](const auto& weak) { return weak.expired(); }),
-        conversations_.end());
+    std::erase_if(conversations_, [](const auto& weak) { return weak.expired(); });
   }
 
   void converse(tcp::socket socket) {
@@ -406,11 +404,7 @@ std::map<int, tcp::socket> meet(asio::io_context& io, std::vector<tcp::acceptor>
 
 std::vector<tcp::endpoint> by_promise(std::vector<tcp::endpoint> listening, const std::vector<LocalAddress>& ours) {
   const bool any_v6 = std::any_of(ours.begin(), ours.end(), [](const LocalAddress& a) { return a.address.is_v6(); });
-  if (!any_v6) {
-    listening.erase(
-        std::remove_if(listening.begin(), listening.end(), [](const tcp::endpoint& e) { return e.address().is_v6(); }),
-        listening.end());
-  }
+  if (!any_v6) std::erase_if(listening, [](const tcp::endpoint& e) { return e.address().is_v6(); });
   std::stable_sort(listening.begin(), listening.end(),
                    [&](const tcp::endpoint& a, const tcp::endpoint& b) { return promise(a, ours) < promise(b, ours); });
   return listening;
