@@ -188,7 +188,8 @@ struct Answer {
 };
 
 // First causes. A rank's end is often the consequence of another rank's end: rank 1 leaves, rank 2's message from it
-// fails, and rank 2's program ends because of that. Errors name the first rank of such a chain, here rank 1.
+// fails, and rank 2's program ends because of that. Errors name the first rank of such a chain, here rank 1. (A rank
+// that has died without leaving ends the job at once, and is named itself.)
 //
 //   saying     A rank whose operation has failed because another one has left says so at once (`Deserted`), before its
 //              program learns of it. Links keep their order, so the sequencer knows it before it hears that the rank

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "control/ranges.hpp"
+#include "control/sequencer/batch_space.hpp"
 
 namespace kolo::control::sequencer {
 

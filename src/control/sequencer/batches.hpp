@@ -10,7 +10,7 @@
 //   who decides                    which tensors share a batch
 //   ---------------------------    -----------------------------------------------------------------------------------
 //   the program                    Those of a grouped call always do: they are one request. Those of two sets never do.
-//   BatchSpace::takes (planner)    In every batch: one kind of collective, if that kind shares batches at all, up to
+//   BatchSpace::takes              In every batch: one kind of collective, if that kind shares batches at all, up to
 //                                  the fusion threshold; of tensors whose rows differ by rank at most 64, none on a
 //                                  device.
 //   Batches::append_batch          Outside a plan: what stands next in the set's queue when there is space.

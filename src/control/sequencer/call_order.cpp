@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "control/sentences.hpp"
+#include "control/sequencer/batch_space.hpp"
 #include "control/sequencer/opinions.hpp"
 
 namespace kolo::control::sequencer {
