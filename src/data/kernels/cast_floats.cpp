@@ -16,10 +16,7 @@ namespace {
 
 /// With one input there is nothing to combine.
 struct NoOp {
-  template <class V>
-  static HWY_INLINE V apply(V a, V /*b*/) {
-    return a;
-  }
+  static HWY_INLINE auto apply(auto a, auto /*b*/) { return a; }
 };
 
 struct ByFactor {

@@ -21,29 +21,11 @@ HWY_INLINE V smaller(V a, V b) {
   return hn::Or(hn::IfThenElse(hn::Lt(a, b), a, b), hn::IfThenElse(hn::Lt(b, a), b, a));
 }
 
-struct Sum {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Add(a, b);
-  }
-};
-struct Product {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Mul(a, b);
-  }
-};
 struct Min {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return smaller(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return smaller(a, b); }
 };
 struct Max {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Neg(smaller(hn::Neg(a), hn::Neg(b)));
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Neg(smaller(hn::Neg(a), hn::Neg(b))); }
 };
 
 template <class Lane>

@@ -13,18 +13,6 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 namespace {
 
-struct Sum {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Add(a, b);
-  }
-};
-struct Product {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Mul(a, b);
-  }
-};
 /// Two bytes in each 16-bit lane, as there is no instruction that multiplies bytes.
 struct ProductOfBytes {
   static HWY_INLINE Vector<std::uint16_t> apply(Vector<std::uint16_t> a, Vector<std::uint16_t> b) {
@@ -34,35 +22,20 @@ struct ProductOfBytes {
   }
 };
 struct Min {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Min(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Min(a, b); }
 };
 struct Max {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Max(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Max(a, b); }
 };
 
 struct And {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::And(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::And(a, b); }
 };
 struct Or {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Or(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Or(a, b); }
 };
 struct Xor {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    return hn::Xor(a, b);
-  }
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Xor(a, b); }
 };
 
 /// Of bytes the largest is nonzero when any is, the smallest when all are; that makes a boolean of the result.

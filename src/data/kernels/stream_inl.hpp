@@ -64,15 +64,17 @@ struct Whole {
   }
 };
 
+struct Sum {
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Add(a, b); }
+};
+
+struct Product {
+  static HWY_INLINE auto apply(auto a, auto b) { return hn::Mul(a, b); }
+};
+
 struct NoScale {
-  template <class V>
-  HWY_INLINE V on_load(V v) const {
-    return v;
-  }
-  template <class V>
-  HWY_INLINE V on_store(V v) const {
-    return v;
-  }
+  HWY_INLINE auto on_load(auto v) const { return v; }
+  HWY_INLINE auto on_store(auto v) const { return v; }
 };
 
 struct WholeUnit {
