@@ -61,7 +61,7 @@ Site CpuBackend::make_site() {
   Site site{topology_, options_.members, options_.local_ranks, options_.tuning, options_.routes, *intra_, regions_};
   site.to_peers = options_.tuning.to_peers;
   site.lanes = lanes_of(topology_);
-  site.inputs.resize(local_size);
+  site.inputs.resize(std::max(local_size, topology_.nodes.size()));
   site.outputs.resize(local_size);
   if (inter_ == nullptr) return site;
   const std::size_t slot = intra_->slot_bytes();

@@ -172,9 +172,10 @@ void ReduceScatter::take_between_nodes(const ScatterPlan::Block& block, const Ch
   std::byte* sums = site_.mesh->incoming(site_.exchange_of(chunk));
   format.reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
                         sums + static_cast<std::size_t>(site_.topology.node) * stride, block.elements);
-  const kernels::Reduction of_sums{format.sums(), plan_.reduction().op, {}};
-  for (int node = 1; node < site_.topology.node_count(); ++node)
-    kernels::combine(of_sums, sums, sums + static_cast<std::size_t>(node) * stride, block.elements);
+  for (int node = 0; node < site_.topology.node_count(); ++node)
+    site_.inputs[static_cast<std::size_t>(node)] = sums + static_cast<std::size_t>(node) * stride;
+  kernels::reduce({format.sums(), plan_.reduction().op, {}}, site_.inputs.data(), site_.topology.node_count(), sums,
+                  block.elements);
   if (format.is_plain()) return format.finish(plan_.reduction(), sums, block.output, block.elements);
   std::byte* const encoded = site_.own_slot(chunk) + block.offset;
   format.finish(plan_.reduction(), sums, encoded, block.elements);

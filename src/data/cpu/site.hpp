@@ -37,7 +37,7 @@ struct Site {
   Lane* lane = nullptr;  ///< null: there is one node, or this rank is in no lane
   Mesh* mesh = nullptr;  ///< null: there is one node
 
-  // Arguments of kernels, by local rank, and memory for a result, for as long as one stage of one chunk lasts.
+  // Arguments of kernels, by local rank or node, and memory for a result, for as long as one stage of one chunk lasts.
   std::vector<const void*> inputs = {};
   std::vector<void*> outputs = {};
   base::Scratch scratch = {};

@@ -59,11 +59,6 @@ void reduce_partial(const Reduction& reduction, const void* const* inputs, int n
   run(Stage::partial, partial, {inputs, n, &accumulator, 1, count});
 }
 
-void combine(const Reduction& reduction, void* accumulator, const void* other, std::int64_t count) {
-  const void* inputs[] = {accumulator, other};
-  run(Stage::whole, {accumulator_of(reduction.dtype), reduction.op, {}}, {inputs, 2, &accumulator, 1, count});
-}
-
 void finish(const Reduction& reduction, const void* accumulator, void* output, std::int64_t count) {
   Reduction last = reduction;
   last.scaling = {1, reduction.scaling.postscale, reduction.scaling.divisor};

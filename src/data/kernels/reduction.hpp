@@ -68,11 +68,6 @@ void reduce_to_all(const Reduction& reduction, const void* const* inputs, int n,
 void reduce_partial(const Reduction& reduction, const void* const* inputs, int n, void* accumulator,
                     std::int64_t count);
 
-/// accumulator[i] = accumulator[i] op other[i], both in the accumulator type, without scaling: partial results of two
-/// nodes become one. Every op is commutative to the bit (NaNs' payloads apart), so it does not matter whose part comes
-/// first; how parts are grouped does.
-void combine(const Reduction& reduction, void* accumulator, const void* other, std::int64_t count);
-
 /// output[i] = accumulator[i] / divisor * postscale, rounded to `dtype`. May be in place only where the accumulator
 /// type is `dtype` itself.
 void finish(const Reduction& reduction, const void* accumulator, void* output, std::int64_t count);

@@ -199,7 +199,8 @@ void expect_parts_to_combine_and_finish(const Reduction& reduction) {
   ASSERT_TRUE(same(wide, expected_other.data(), other.data(), kMost));
   ASSERT_TRUE(other.surroundings_untouched());
 
-  combine(reduction, mine.data(), other.data(), kMost);
+  const void* parts[] = {mine.data(), other.data()};
+  reduce({wide, reduction.op, {}}, parts, 2, mine.data(), kMost);
   const Bytes combined = expected_of({wide, reduction.op, {}}, {expected_mine, expected_other});
   ASSERT_TRUE(same(wide, combined.data(), mine.data(), kMost));
   ASSERT_TRUE(mine.surroundings_untouched());
