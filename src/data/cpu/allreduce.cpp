@@ -10,14 +10,14 @@ namespace kolo::data::cpu {
 void Allreduce::open(Runs runs, data::Job& job) {
   const data::Run& run = runs[0];
   const kernels::Reduction reduction{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}};
-  open(run.kind, {wire_format(run.dtype, run.wire), reduction, run.pieces.data(), run.pieces.size(), run.elements},
+  open(run.kind, {WireFormat(run.dtype, run.wire), reduction, run.pieces.data(), run.pieces.size(), run.elements},
        kEverybody, site_.intra.slot_bytes());
   job_ = &job;
 }
 
 void Allreduce::open(ReduceOp op, const data::Piece& numbers) {
   open(core::CollectiveKind::allreduce,
-       {wire_format(DType::int64), {DType::int64, op, {}}, &numbers, 1, numbers.elements}, kEverybody,
+       {WireFormat(DType::int64), {DType::int64, op, {}}, &numbers, 1, numbers.elements}, kEverybody,
        site_.intra.slot_bytes());
 }
 
@@ -25,7 +25,7 @@ void Allreduce::open(core::CollectiveKind kind, const Elements& elements, int ro
   const WireFormat& format = elements.format;
   const std::size_t bytes = format.bytes(elements.count);
   job_ = nullptr;
-  format_ = &format;
+  format_ = format;
   reduction_ = elements.reduction;
   element_bytes_ = static_cast<std::int64_t>(size_of(format.memory()));
   elements_ = elements.count;
@@ -60,11 +60,11 @@ Collective::Cut Allreduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
 }
 
 Part Allreduce::own_share(const Chunk& chunk) const noexcept {
-  return site_.own_share(chunk.elements, format_->granule());
+  return site_.own_share(chunk.elements, format_.granule());
 }
 
 Part Allreduce::kept_share(const Chunk& chunk) const noexcept {
-  return !is_flat(chunk) && format_->is_plain() ? own_share(chunk) : Part{};
+  return !is_flat(chunk) && format_.is_plain() ? own_share(chunk) : Part{};
 }
 
 // ---------------------------------------------------------------- fill
@@ -76,12 +76,12 @@ void Allreduce::fill(Chunk& chunk) {
   std::int64_t at = 0;
   std::size_t stretch = 0;
   std::int64_t placed = 0;
-  const bool places = !is_flat(chunk) && format_->is_plain() && job_ != nullptr && !site_.regions.empty();
+  const bool places = !is_flat(chunk) && format_.is_plain() && job_ != nullptr && !site_.regions.empty();
   fill_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     if (!places || place_of(chunk, piece, first, elements, stretch++) == transport::kNowhere) {
       around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
-        format_->encode(piece.input + (first + from - at) * element_bytes_, count, reduction_.scaling.prescale,
-                        to + format_->bytes(from), site_.to_peers);
+        format_.encode(piece.input + (first + from - at) * element_bytes_, count, reduction_.scaling.prescale,
+                       to + format_.bytes(from), site_.to_peers);
       });
     } else {
       placed += elements;
@@ -108,7 +108,7 @@ transport::Place Allreduce::place_of(const Chunk& chunk, const data::Piece& piec
 
 void Allreduce::point_at_slots(const Chunk& chunk, std::int64_t at) {
   for (int peer = 0; peer < site_.local_size(); ++peer)
-    site_.inputs[static_cast<std::size_t>(peer)] = site_.slot(peer, chunk) + format_->bytes(at);
+    site_.inputs[static_cast<std::size_t>(peer)] = site_.slot(peer, chunk) + format_.bytes(at);
 }
 
 /// Points `inputs` and `outputs` at everybody's memory of the own share, `part`, stretch by stretch, and calls
@@ -129,7 +129,7 @@ void Allreduce::each_stretch(const Chunk& chunk, const Part& part, Visit&& visit
         site_.inputs[static_cast<std::size_t>(peer)] = site_.outputs[static_cast<std::size_t>(peer)] =
             peers_memory(peer, stretch, begin, begin - at);
       }
-      if (format_->is_plain()) {
+      if (format_.is_plain()) {
         const std::int64_t offset = (first + begin - at) * element_bytes_;
         site_.inputs[self] = piece.input + offset;
         if (piece.output != nullptr) site_.outputs[self] = piece.output + offset;
@@ -156,7 +156,7 @@ inline std::byte* Allreduce::peers_memory(int peer, std::size_t stretch, std::in
   const Peer& its = peers_[static_cast<std::size_t>(peer)];
   if (its.places != nullptr && stretch < transport::kPlaces && its.places[stretch] != transport::kNowhere)
     return site_.at(peer, its.places[stretch]) + in_stretch * element_bytes_;
-  return its.slot + format_->bytes(in_chunk);
+  return its.slot + format_.bytes(in_chunk);
 }
 
 void Allreduce::enter(const Chunk& chunk) {
@@ -165,18 +165,18 @@ void Allreduce::enter(const Chunk& chunk) {
   const int ranks = site_.local_size();
   if (site_.one_node()) {
     each_stretch(chunk, share, [&](std::int64_t, std::int64_t elements) {
-      format_->reduce(reduction_, site_.inputs.data(), ranks, targets(), targets_, elements);
+      format_.reduce(reduction_, site_.inputs.data(), ranks, targets(), targets_, elements);
     });
     return;
   }
   if (site_.lane == nullptr) return;
   const std::size_t exchange = site_.exchange_of(chunk);
-  const auto sum_bytes = static_cast<std::int64_t>(size_of(format_->sums()));
+  const auto sum_bytes = static_cast<std::int64_t>(size_of(format_.sums()));
   each_stretch(chunk, share, [&](std::int64_t first, std::int64_t elements) {
-    format_->reduce_partial(reduction_, site_.inputs.data(), ranks, site_.lane->partial(exchange) + first * sum_bytes,
-                            elements);
+    format_.reduce_partial(reduction_, site_.inputs.data(), ranks, site_.lane->partial(exchange) + first * sum_bytes,
+                           elements);
   });
-  site_.lane->start_reduce(exchange, *format_, reduction_, share.elements, to_node_);
+  site_.lane->start_reduce(exchange, format_, reduction_, share.elements, to_node_);
 }
 
 /// Brings the own share of the result to where each rank that gets it takes it from, and to the own output.
@@ -192,15 +192,15 @@ void Allreduce::arrive(const Chunk& chunk) {
 void Allreduce::take(const Chunk& chunk) { is_flat(chunk) ? reduce_out(chunk) : copy_out(chunk); }
 
 void Allreduce::reduce_out(const Chunk& chunk) {
-  const bool plain = format_->is_plain();
-  if (!plain) site_.scratch.reserve(format_->bytes(chunk.elements));
+  const bool plain = format_.is_plain();
+  if (!plain) site_.scratch.reserve(format_.bytes(chunk.elements));
   std::int64_t at = 0;
   take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     point_at_slots(chunk, at);
     std::byte* output = piece.output + first * element_bytes_;
     void* sum = plain ? output : site_.scratch.data();
-    format_->reduce(reduction_, site_.inputs.data(), site_.local_size(), &sum, 1, elements);
-    if (!plain) format_->decode(site_.scratch.data(), elements, output, false);
+    format_.reduce(reduction_, site_.inputs.data(), site_.local_size(), &sum, 1, elements);
+    if (!plain) format_.decode(site_.scratch.data(), elements, output, false);
     at += elements;
   });
 }
@@ -218,8 +218,8 @@ void Allreduce::copy_out(const Chunk& chunk) {
     if (!placed) {
       const bool past_cache = past_cache_ && piece.output != piece.input;
       around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
-        format_->decode(slot + format_->bytes(from), count, piece.output + (first + from - at) * element_bytes_,
-                        past_cache);
+        format_.decode(slot + format_.bytes(from), count, piece.output + (first + from - at) * element_bytes_,
+                       past_cache);
       });
     }
     at += elements;

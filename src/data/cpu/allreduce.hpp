@@ -59,7 +59,7 @@ class Allreduce : public Collective {
   static constexpr int kEverybody = -1;
   /// Those of a run, and how they are summed.
   struct Elements {
-    const WireFormat& format;
+    WireFormat format;
     kernels::Reduction reduction;
     const data::Piece* pieces = nullptr;
     std::size_t piece_count = 0;
@@ -78,7 +78,7 @@ class Allreduce : public Collective {
   /// Brings what the ranks have written into the own slot to the outputs.
   void copy_out(const Chunk& chunk);
 
-  const WireFormat* format_ = nullptr;
+  WireFormat format_;
   kernels::Reduction reduction_;
   std::int64_t element_bytes_ = 0;  // in memory
   bool past_cache_ = false;         // outputs elsewhere than the inputs are written past the cache (tuning.hpp)

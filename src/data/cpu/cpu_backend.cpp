@@ -91,7 +91,7 @@ std::string CpuBackend::describe() const {
 data::RunRoute CpuBackend::route(const data::Run& run) const {
   if (topology_.size == 1) return data::RunRoute::alone;
   if (!site_.one_node()) return data::RunRoute::between_nodes;
-  const std::size_t bytes = wire_format(run.dtype, run.wire).bytes(run.elements);
+  const std::size_t bytes = WireFormat(run.dtype, run.wire).bytes(run.elements);
   return site_.takes(run.kind, Route::flat, bytes) ? data::RunRoute::flat : data::RunRoute::slots;
 }
 
@@ -104,7 +104,7 @@ std::string CpuBackend::explain_route(const data::Job& /*job*/, const data::Run&
     return in_slots + "no " + std::string(core::to_string(run.kind)) + " is done in an arena";
   }
   if (piece.input != piece.output) return in_slots + "its result goes to another place than the arena";
-  if (!wire_format(run.dtype, run.wire).is_plain()) return in_slots + "it is sent as another type";
+  if (!WireFormat(run.dtype, run.wire).is_plain()) return in_slots + "it is sent as another type";
   if (site_.takes(run.kind, Route::flat, static_cast<std::size_t>(run.elements) * size_of(run.dtype)))
     return in_slots + "so short a batch takes the flat route (KOLO_ROUTES)";
   return "on the CPU, where it lies, because it is in an arena of the group";

@@ -70,7 +70,7 @@ Lane::~Lane() {
 void Lane::start_reduce(std::size_t index, const WireFormat& format, const kernels::Reduction& reduction,
                         std::int64_t elements, int to_node) {
   Exchange& exchange = exchanges_[index];
-  exchange.format = &format;
+  exchange.format = format;
   exchange.reduction = reduction;
   exchange.sum_bytes = size_of(format.sums());
   exchange.elements = elements;
@@ -92,7 +92,7 @@ void Lane::start_broadcast(std::size_t index, std::size_t bytes, int root_node) 
 /// Whether one step costs less than two, which carry fewer bytes between more than two nodes.
 bool Lane::goes_whole(const Exchange& exchange) const noexcept {
   const auto others = static_cast<std::size_t>(nodes() - 1);
-  const WireFormat& format = *exchange.format;
+  const WireFormat& format = exchange.format;
   const std::int64_t part = part_of(exchange.elements, 0, nodes(), format.granule()).elements;
   const std::size_t in_one = others * sums_bytes(exchange.elements, format);
   const std::size_t in_two = others * (sums_bytes(part, format) + format.bytes(part));
@@ -141,19 +141,19 @@ bool Lane::go_on(Exchange& exchange, int tag) {
 /// What a node adds up: a part of the share, or all of it or nothing. The same on all nodes.
 Part Lane::segment(const Exchange& exchange, int node) const noexcept {
   if (exchange.whole) return {0, is_wanted(exchange, node) ? exchange.elements : 0};
-  return part_of(exchange.elements, node, nodes(), exchange.format->granule());
+  return part_of(exchange.elements, node, nodes(), exchange.format.granule());
 }
 
 std::byte* Lane::incoming(const Exchange& exchange, int node) const noexcept {
   const auto place = static_cast<std::size_t>(node < place_.node ? node : node - 1);
-  return exchange.incoming + place * lines(sums_bytes(segment(exchange, place_.node).elements, *exchange.format));
+  return exchange.incoming + place * lines(sums_bytes(segment(exchange, place_.node).elements, exchange.format));
 }
 
 /// Asks for all that will come - the partial sums of a node are its first message, and finished elements its second -
 /// and sends partial sums, to the next node first: so that no node is sent to by all at once.
 void Lane::send_parts(Exchange& exchange, int tag) {
   const std::size_t width = exchange.sum_bytes;
-  const WireFormat& format = *exchange.format;
+  const WireFormat& format = exchange.format;
   const Part own = segment(exchange, place_.node);
   for (int distance = 1; distance < nodes(); ++distance) {
     const int from = ring(place_.node - distance);
@@ -184,15 +184,15 @@ void Lane::point_at_sums(const Exchange& exchange, std::int64_t first) {
 void Lane::add_up(Exchange& exchange) {
   const Part own = segment(exchange, place_.node);
   point_at_sums(exchange, 0);
-  std::byte* result = exchange.result + exchange.format->bytes(own.begin);
+  std::byte* result = exchange.result + exchange.format.bytes(own.begin);
   const kernels::Reduction rest = among_nodes(exchange.reduction);
-  if (is_finished_alike(*exchange.format)) {
+  if (is_finished_alike(exchange.format)) {
     kernels::reduce(rest, inputs_.data(), nodes(), result, own.elements);
     return;
   }
   std::byte* sum = incoming(exchange, place_.node == 0 ? 1 : 0);  // not the own sums: they may be on their way still
-  kernels::reduce({exchange.format->sums(), rest.op, {}}, inputs_.data(), nodes(), sum, own.elements);
-  exchange.format->finish(rest, sum, result, own.elements);
+  kernels::reduce({exchange.format.sums(), rest.op, {}}, inputs_.data(), nodes(), sum, own.elements);
+  exchange.format.finish(rest, sum, result, own.elements);
 }
 
 void Lane::deliver(std::size_t index, std::int64_t first, std::int64_t elements, void* const* outputs, int copies) {
@@ -202,8 +202,8 @@ void Lane::deliver(std::size_t index, std::int64_t first, std::int64_t elements,
     kernels::reduce_to_all(among_nodes(exchange.reduction), inputs_.data(), nodes(), outputs, copies, elements);
     return;
   }
-  const std::byte* result = exchange.result + exchange.format->bytes(first);
-  const auto bytes = static_cast<std::int64_t>(exchange.format->bytes(elements));
+  const std::byte* result = exchange.result + exchange.format.bytes(first);
+  const auto bytes = static_cast<std::int64_t>(exchange.format.bytes(elements));
   for (int i = 0; i < copies; ++i) kernels::copy(outputs[i], result, bytes);
 }
 
@@ -213,7 +213,7 @@ void Lane::send_result(Exchange& exchange, int tag) {
   for (int distance = 1; distance < nodes(); ++distance) {
     const int to = ring(place_.node + distance);
     if (!is_wanted(exchange, to)) continue;
-    send(exchange, to, tag, exchange.result + exchange.format->bytes(own.begin), exchange.format->bytes(own.elements));
+    send(exchange, to, tag, exchange.result + exchange.format.bytes(own.begin), exchange.format.bytes(own.elements));
   }
 }
 

@@ -111,7 +111,7 @@ class Lane final : public Exchanges {
     std::byte* partial = nullptr;   // of the whole share, partial sums
     std::byte* incoming = nullptr;  // the other nodes' partial sums of the own segment, one behind another
     std::byte* result = nullptr;    // of the whole share, encoded
-    const WireFormat* format = nullptr;
+    WireFormat format;
     kernels::Reduction reduction;
     std::size_t sum_bytes = 0;  // of a partial sum of one element
     std::int64_t elements = 0;

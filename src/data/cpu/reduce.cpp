@@ -20,14 +20,14 @@ void Reduce::open(Runs runs, data::Job& /*job*/) {
   root_ = run.root;
   const kernels::Reduction reduction{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}};
   Allreduce::open(run.kind,
-                  {wire_format(run.dtype, run.wire), reduction, run.pieces.data(), run.pieces.size(), run.elements},
+                  {WireFormat(run.dtype, run.wire), reduction, run.pieces.data(), run.pieces.size(), run.elements},
                   run.root, site_.local_size() <= kFewRanks ? kMostOfFew : kMostOfMany);
 }
 
 /// Flat, the root reads its inputs and writes its outputs when it takes: it fills nothing.
 Part Reduce::kept_share(const Chunk& chunk) const noexcept {
   if (!is_flat(chunk)) return Allreduce::kept_share(chunk);
-  return format_->is_plain() && is_root() ? Part{0, chunk.elements} : Part{};
+  return format_.is_plain() && is_root() ? Part{0, chunk.elements} : Part{};
 }
 
 /// Flat, nobody waits for what the root does but the next chunk of the slot.
@@ -38,9 +38,9 @@ void Reduce::take(const Chunk& chunk) {
 }
 
 void Reduce::reduce_out(const Chunk& chunk) {
-  const bool plain = format_->is_plain();
+  const bool plain = format_.is_plain();
   const int ranks = site_.local_size();
-  if (!plain) site_.scratch.reserve(format_->bytes(chunk.elements));
+  if (!plain) site_.scratch.reserve(format_.bytes(chunk.elements));
   std::int64_t at = 0;
   take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     point_at_slots(chunk, at);
@@ -54,8 +54,8 @@ void Reduce::reduce_out(const Chunk& chunk) {
                                                                   elements, own);
     } else {
       void* const sum = site_.scratch.data();
-      format_->reduce(reduction_, site_.inputs.data(), ranks, &sum, 1, elements);
-      format_->decode(site_.scratch.data(), elements, output, false);
+      format_.reduce(reduction_, site_.inputs.data(), ranks, &sum, 1, elements);
+      format_.decode(site_.scratch.data(), elements, output, false);
     }
     at += elements;
   });

@@ -37,13 +37,12 @@ std::int64_t ScatterPlan::largest_block(int size, std::size_t slot_bytes, const 
 
 ScatterPlan::ScatterPlan(const data::Run& run, int rank, int size, std::size_t slot_bytes,
                          std::size_t past_cache_bytes) noexcept
-    : reduction_{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}},
-      format_(&wire_format(run.dtype, run.wire)), size_(size), rows_(run.rows),
-      row_elements_(run.rows == 0 ? 0 : run.elements / run.rows), input_(run.pieces.front().input),
-      output_(run.pieces.front().output), owners_(owners_in_chunk(size, slot_bytes)) {
+    : reduction_{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}}, format_(run.dtype, run.wire),
+      size_(size), rows_(run.rows), row_elements_(run.rows == 0 ? 0 : run.elements / run.rows),
+      input_(run.pieces.front().input), output_(run.pieces.front().output), owners_(owners_in_chunk(size, slot_bytes)) {
   const std::int64_t longest = data::RowsOf(rows_, 0, size).count * row_elements_;
-  const std::int64_t line = format_->granule();
-  const std::int64_t most = largest_block(size, slot_bytes, *format_);
+  const std::int64_t line = format_.granule();
+  const std::int64_t most = largest_block(size, slot_bytes, format_);
   // As few blocks as can be, and all about the same.
   blocks_ = std::max<std::int64_t>(1, divide_up(longest, most));
   block_ = std::max(line, divide_up(divide_up(longest, blocks_), line) * line);
@@ -60,7 +59,7 @@ ScatterPlan::Block ScatterPlan::block(std::int64_t chunk, int owner) const noexc
   const std::int64_t begin = chunk % blocks_ * block_;
   const std::int64_t elements = std::clamp<std::int64_t>(rows.count * row_elements_ - begin, 0, block_);
   const auto width = static_cast<std::int64_t>(size_of(reduction_.dtype));
-  const std::size_t offset = format_->bytes((owner - first_owner(chunk)) * block_);
+  const std::size_t offset = format_.bytes((owner - first_owner(chunk)) * block_);
   if (elements == 0) return {offset, 0, nullptr, nullptr};
   return {offset, elements, input_ + (rows.begin * row_elements_ + begin) * width, output_ + begin * width};
 }

@@ -37,10 +37,10 @@ class ScatterPlan {
   [[nodiscard]] std::int64_t chunks() const noexcept { return chunks_; }
 
   [[nodiscard]] const kernels::Reduction& reduction() const noexcept { return reduction_; }
-  [[nodiscard]] const WireFormat& format() const noexcept { return *format_; }
+  [[nodiscard]] const WireFormat& format() const noexcept { return format_; }
   /// Bytes of so many elements' partial sums.
   [[nodiscard]] std::size_t sum_bytes(std::int64_t elements) const noexcept {
-    return static_cast<std::size_t>(elements) * size_of(format_->sums());
+    return static_cast<std::size_t>(elements) * size_of(format_.sums());
   }
   /// The owners whose blocks a chunk holds: a range.
   [[nodiscard]] int first_owner(std::int64_t chunk) const noexcept {
@@ -70,7 +70,7 @@ class ScatterPlan {
 
  private:
   kernels::Reduction reduction_;
-  const WireFormat* format_ = nullptr;
+  WireFormat format_;
   int size_ = 1;
   std::int64_t rows_ = 0;
   std::int64_t row_elements_ = 0;

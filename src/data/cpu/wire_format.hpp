@@ -5,11 +5,8 @@
 // Encoded elements are reduced as they are; nobody decodes in between. The sum of several ranks is encoded again, which
 // rounds it once; between nodes it travels as partial sums, which are not.
 //
-// An element need not take a fixed number of bytes. A format encodes a *granule* of elements at a time, and a granule
-// is whole cache lines, so that no two ranks write the same line. An array of encoded elements can be entered at
-// granules: element e, a multiple of the granule, lies at bytes(e). The casts and the plain format can be entered
-// anywhere; one that cannot - a block of elements with a common scale, say - needs pieces that begin at a granule in
-// the chunk.
+// A *granule* of encoded elements is a cache line. Ranks share an array at granules, so that no two of them write the
+// same line.
 #pragma once
 
 #include <cstddef>
@@ -23,60 +20,53 @@
 
 namespace kolo::data::cpu {
 
-/// Of elements of one type, `memory`. Immutable; any thread. In every `Reduction` the dtype is `memory`; where the
-/// format is not plain, encoding multiplies by prescale, and reducing does not. What is asked for each stretch of a
-/// chunk is a number here; what works on elements is the format's own.
+/// Of elements of one type, `memory`, that go as they are or as narrower floats. In every `Reduction` the dtype is
+/// `memory`; where the format is not plain, encoding multiplies by prescale, and reducing does not.
 class WireFormat {
  public:
-  virtual ~WireFormat() = default;
+  WireFormat() noexcept : WireFormat(DType::float32) {}
+  /// `wire`: one as which this type goes (core::wire_of).
+  explicit WireFormat(DType memory, core::Wire wire = core::Wire::own) noexcept;
 
-  [[nodiscard]] DType memory() const noexcept { return traits_.memory; }
+  [[nodiscard]] DType memory() const noexcept { return memory_; }
   /// Elements are held as they are, so that they can as well be reduced where they lie.
-  [[nodiscard]] bool is_plain() const noexcept { return traits_.plain; }
+  [[nodiscard]] bool is_plain() const noexcept { return memory_ == wire_; }
   /// The type of partial sums.
-  [[nodiscard]] DType sums() const noexcept { return traits_.sums; }
+  [[nodiscard]] DType sums() const noexcept { return sums_; }
 
   [[nodiscard]] std::size_t bytes(std::int64_t elements) const noexcept {
-    const std::int64_t all_but_one = granule() - 1;
-    return static_cast<std::size_t>((elements * traits_.granule_bytes + all_but_one) >> traits_.granule_bits);
+    return static_cast<std::size_t>(elements * width_);
   }
   /// The most elements that so many bytes hold.
   [[nodiscard]] std::int64_t elements_in(std::size_t bytes) const noexcept {
-    return static_cast<std::int64_t>(bytes << traits_.granule_bits) / traits_.granule_bytes;
+    return static_cast<std::int64_t>(bytes) / width_;
   }
-  [[nodiscard]] std::int64_t granule() const noexcept { return std::int64_t{1} << traits_.granule_bits; }
+  [[nodiscard]] std::int64_t granule() const noexcept { return granule_; }
 
   /// What is held as it is comes there by `copy`.
-  virtual void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire,
-                      kernels::PeerCopy copy) const = 0;
+  void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire,
+              kernels::PeerCopy copy) const;
   /// `past_cache`: by stores that do not bring the elements into the cache first, where the format can.
-  virtual void decode(const std::byte* wire, std::int64_t count, std::byte* elements, bool past_cache) const = 0;
+  void decode(const std::byte* wire, std::int64_t count, std::byte* elements, bool past_cache) const;
 
   /// As kernels::reduce_to_all, from encoded elements to encoded elements.
-  virtual void reduce(const kernels::Reduction& reduction, const void* const* inputs, int n, void* const* outputs,
-                      int copies, std::int64_t count) const = 0;
+  void reduce(const kernels::Reduction& reduction, const void* const* inputs, int n, void* const* outputs, int copies,
+              std::int64_t count) const;
   /// As kernels::reduce_partial, from encoded elements to partial sums.
-  virtual void reduce_partial(const kernels::Reduction& reduction, const void* const* inputs, int n, void* sums,
-                              std::int64_t count) const = 0;
+  void reduce_partial(const kernels::Reduction& reduction, const void* const* inputs, int n, void* sums,
+                      std::int64_t count) const;
   /// As kernels::finish, from partial sums to encoded elements.
-  virtual void finish(const kernels::Reduction& reduction, const void* sums, void* wire, std::int64_t count) const = 0;
-
- protected:
-  struct Traits {
-    DType memory;
-    DType sums;
-    bool plain;
-    int granule_bits;            ///< a granule is 2^granule_bits elements,
-    std::int64_t granule_bytes;  ///< in so many bytes
-  };
-  explicit WireFormat(const Traits& traits) noexcept : traits_(traits) {}
+  void finish(const kernels::Reduction& reduction, const void* sums, void* wire, std::int64_t count) const;
 
  private:
-  const Traits traits_;
-};
+  [[nodiscard]] kernels::Reduction on_wire(const kernels::Reduction& reduction) const noexcept;
 
-/// For elements of a type that go as `wire` (see core::wire_of).
-const WireFormat& wire_format(DType memory, core::Wire wire = core::Wire::own) noexcept;
+  DType memory_;
+  DType wire_;
+  DType sums_;
+  std::int64_t width_;    // of an encoded element, in bytes
+  std::int64_t granule_;  // in elements
+};
 
 /// Calls visit(format) for every format there is.
 template <class Visit>
@@ -84,7 +74,7 @@ void for_each_wire_format(Visit&& visit) {
   for (int type = 0; type < kDTypeCount; ++type) {
     for (const core::WireTraits& traits : core::kWires) {
       const auto memory = static_cast<DType>(type);
-      if (core::wire_of(memory, traits.wire) == traits.wire) visit(wire_format(memory, traits.wire));
+      if (core::wire_of(memory, traits.wire) == traits.wire) visit(WireFormat(memory, traits.wire));
     }
   }
 }

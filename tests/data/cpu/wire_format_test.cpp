@@ -22,7 +22,7 @@ TEST(WireFormat, EveryFormatHoldsWholeLinesInAGranule) {
 TEST(WireFormat, OnlyWiderFloatsTravelAsOthers) {
   for (int type = 0; type < kDTypeCount; ++type) {
     const auto dtype = static_cast<DType>(type);
-    const WireFormat& format = wire_format(dtype, core::wire_of(dtype, core::Wire::bfloat16));
+    const WireFormat format(dtype, core::wire_of(dtype, core::Wire::bfloat16));
     const bool wider = dtype == DType::float32 || dtype == DType::float64;
     EXPECT_EQ(format.is_plain(), !wider) << to_string(dtype);
     EXPECT_EQ(format.memory(), dtype);
@@ -33,7 +33,7 @@ TEST(WireFormat, OnlyWiderFloatsTravelAsOthers) {
 TEST(WireFormat, EncodesScaledReducesAndDecodes) {
   const std::vector<float> mine{1, 2, 3}, theirs{10, 20, 30};
   for (const core::Wire wire : {core::Wire::own, core::Wire::float16, core::Wire::bfloat16}) {
-    const WireFormat& format = wire_format(DType::float32, wire);
+    const WireFormat format(DType::float32, wire);
     const kernels::Reduction reduction{DType::float32, ReduceOp::sum, {0.5, 4, 1}};
     kernels::PeerCopy copy;
     std::vector<std::byte> a(format.bytes(3)), b(a), sum(a);
