@@ -153,14 +153,11 @@ class AlltoallSplits final : public UnevenRows {
   Cut cut_lengths(Chunk& chunk, std::uint64_t taken) override;
   void open_rows(std::size_t run, Alltoall& rows) override;
 
-  // Each by rank or distance, then by run.
+  // Each by rank, then by run.
   std::vector<std::int64_t> sent_counts_;      // rows to every rank
   std::vector<std::int64_t> received_counts_;  // from
-  std::vector<std::int64_t> largest_counts_;   // by distance, over all ranks
-  data::Piece largest_piece_;
   Alltoall splits_;
-  Allreduce largest_;
-  std::uint64_t splits_end_ = 0;  // the number of the chunk after the splits' and the largest's
+  Lengths largest_;  // rows, by distance in place of rank
 };
 
 }  // namespace kolo::data::cpu

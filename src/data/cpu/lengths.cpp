@@ -6,11 +6,14 @@
 
 namespace kolo::data::cpu {
 
-void Lengths::open(std::size_t runs) {
+void Lengths::open(std::size_t runs, ReduceOp op) {
   lengths_.assign(runs * static_cast<std::size_t>(site_.topology.size), 0);
   auto* bytes = reinterpret_cast<std::byte*>(lengths_.data());
-  piece_ = {bytes, bytes, static_cast<std::int64_t>(lengths_.size())};
-  sum_.open(ReduceOp::sum, piece_);
+  numbers_.dtype = DType::int64;
+  numbers_.op = op;
+  numbers_.elements = static_cast<std::int64_t>(lengths_.size());
+  numbers_.pieces = {{bytes, bytes, numbers_.elements}};
+  sum_.open(numbers_, nullptr);
   end_ = 0;
 }
 

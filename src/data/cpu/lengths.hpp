@@ -41,7 +41,8 @@ class Lengths {
  public:
   explicit Lengths(Site& site) : site_(site), sum_(site) {}
   /// From now on there is a zero for each rank of the set and each run. The caller writes what it knows before it cuts.
-  void open(std::size_t runs);
+  /// `op`: by which what the ranks write becomes one number.
+  void open(std::size_t runs, ReduceOp op = ReduceOp::sum);
   /// As `Collective::cut`; `end` once all are known.
   Collective::Cut cut(Chunk& chunk, std::uint64_t taken);
   [[nodiscard]] std::int64_t& at(std::size_t run, int rank) noexcept {
@@ -53,7 +54,7 @@ class Lengths {
  private:
   Site& site_;
   std::vector<std::int64_t> lengths_;
-  data::Piece piece_;
+  data::Run numbers_;
   Allreduce sum_;
   std::uint64_t end_ = 0;  // the number of the chunk after the last
 };

@@ -9,7 +9,6 @@
 #include "data/cpu/alltoall.hpp"
 #include "data/cpu/broadcast.hpp"
 #include "data/cpu/gather.hpp"
-#include "data/cpu/reduce.hpp"
 #include "data/cpu/reduce_scatter.hpp"
 #include "data/cpu/scatter.hpp"
 
@@ -39,7 +38,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::alltoall, make<Alltoall>, Alltoall::mesh_bytes, &Alltoall::kSmall},
     {CollectiveKind::alltoall_splits, make<AlltoallSplits>, Alltoall::mesh_bytes},
     {CollectiveKind::reduce_scatter, make<ReduceScatter>, ReduceScatter::mesh_bytes, &ReduceScatter::kSmall},
-    {CollectiveKind::reduce, make<Reduce>, nullptr, &Reduce::kSmall},
+    {CollectiveKind::reduce, make<Allreduce>, nullptr, &Allreduce::kSmallToRoot},
     {CollectiveKind::gather, make<Gather>, Alltoall::mesh_bytes, &Gather::kSmall},
     {CollectiveKind::scatter, make<Scatter>, Alltoall::mesh_bytes, &Scatter::kSmall},
     {CollectiveKind::allgather_equal, make<Allgather, AllgatherBetweenNodes>},
@@ -83,12 +82,6 @@ Collective& Collectives::lend(CollectiveKind kind) {
 
 void Collectives::give_back(CollectiveKind kind, Collective& collective) {
   pools_[static_cast<std::size_t>(kind)].idle.push_back(&collective);
-}
-
-const Collective& Collectives::any(CollectiveKind kind) const {
-  const Pool& pool = pools_[static_cast<std::size_t>(kind)];
-  KOLO_CHECK(!pool.all.empty()) << core::to_string(kind) << " moves no data";
-  return *pool.all.front();
 }
 
 std::unique_ptr<Collective> Collectives::make(CollectiveKind kind) {

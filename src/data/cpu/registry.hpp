@@ -27,8 +27,6 @@ class Collectives {
   /// One of this kind that runs nothing, until it is given back.
   [[nodiscard]] Collective& lend(core::CollectiveKind kind);
   void give_back(core::CollectiveKind kind, Collective& collective);
-  /// Any one of this kind.
-  [[nodiscard]] const Collective& any(core::CollectiveKind kind) const;
 
  private:
   struct Pool {
