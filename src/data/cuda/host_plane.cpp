@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/cuda/host_plane.hpp"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -12,34 +11,26 @@
 namespace kolo::cuda {
 
 void HostPlane::start(data::Job& job, std::function<void()> done) {
-  callbacks_.push_back(std::make_unique<std::function<void()>>(std::move(done)));
-  job.cookie = callbacks_.back().get();
-  ++open_;
+  open_.emplace(&job, std::move(done));
   backend_->start(job);
 }
 
 bool HostPlane::progress() {
-  if (open_ == 0) return false;
+  if (open_.empty()) return false;
   finished_.clear();
   const bool moved = backend_->progress(finished_) == data::Progress::advanced;
-  for (data::Job* job : finished_) {
-    --open_;
+  for (const data::Job* job : finished_) {
+    const std::function<void()> done = std::move(open_.extract(job).mapped());
     for (const data::Run& run : job->runs)
       if (!run.status.ok()) throw Error(run.status);
-    const auto own = std::find_if(callbacks_.begin(), callbacks_.end(),
-                                  [&](const auto& callback) { return callback.get() == job->cookie; });
-    KOLO_CHECK(own != callbacks_.end());
-    const std::unique_ptr<std::function<void()>> callback = std::move(*own);
-    callbacks_.erase(own);
-    (*callback)();
+    done();
   }
   return moved || !finished_.empty();
 }
 
 void HostPlane::abort() noexcept {
   backend_->abort();
-  callbacks_.clear();
-  open_ = 0;
+  open_.clear();
 }
 
 void Exchange::start(std::string mine) {
@@ -47,8 +38,6 @@ void Exchange::start(std::string mine) {
   started_ = true;
   done_ = false;
   mine_ = std::move(mine);
-  all_.clear();
-  lengths_.assign(size_, 0);
   data::Run run;
   run.kind = core::CollectiveKind::allgather;
   run.dtype = DType::uint8;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,20 +23,19 @@ class HostPlane {
   void start(data::Job& job, std::function<void()> done);
   /// True when something moved. Throws Error.
   bool progress();
-  [[nodiscard]] bool busy() const noexcept { return open_ > 0; }
+  [[nodiscard]] bool busy() const noexcept { return !open_.empty(); }
   void abort() noexcept;
 
  private:
   const std::unique_ptr<data::Backend> backend_;
-  std::vector<std::unique_ptr<std::function<void()>>> callbacks_;
+  std::map<const data::Job*, std::function<void()>> open_;  // and what is called when it is done
   std::vector<data::Job*> finished_;
-  int open_ = 0;
 };
 
 /// Everybody says something, and hears what all have said, by rank. Used again and again, one exchange at a time.
 class Exchange {
  public:
-  Exchange(HostPlane& plane, int size) : plane_(plane), size_(static_cast<std::size_t>(size)) {}
+  explicit Exchange(HostPlane& plane) : plane_(plane) {}
   void start(std::string mine);
   [[nodiscard]] bool started() const noexcept { return started_; }
   [[nodiscard]] bool done() const noexcept { return done_; }
@@ -44,7 +44,6 @@ class Exchange {
 
  private:
   HostPlane& plane_;
-  const std::size_t size_;
   data::Job job_;
   std::string mine_;
   std::string all_;

@@ -29,7 +29,7 @@ struct SetOnDevice {
   explicit SetOnDevice(data::DeviceSet which) : is(std::move(which)) {}
   void make_plane() {
     plane.emplace(is.make_plane());
-    exchange.emplace(*plane, is.size);
+    exchange.emplace(*plane);
   }
   /// As a rank of the world.
   [[nodiscard]] int member(int rank) const {
