@@ -70,7 +70,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <kolo/error.hpp>
 #include <kolo/types.hpp>
+
+#include "base/text.hpp"
 
 namespace kolo::p2p {
 
@@ -109,5 +112,14 @@ struct Frame {
   Way way = Way::host;
 };
 static_assert(sizeof(Frame) == 48);
+
+/// Throws Error (transport): that rank has done what no rank does. `parts` follow "rank 3 ".
+template <class... Parts>
+[[noreturn]] void blame(int rank, const Parts&... parts) {
+  base::Text text;
+  text << "rank " << rank << ' ';
+  (text << ... << parts);
+  throw Error(ErrorCode::transport, text.str());
+}
 
 }  // namespace kolo::p2p

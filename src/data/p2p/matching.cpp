@@ -71,12 +71,7 @@ Message* Matching::find(const Frame& frame, int source) {
   return receive;
 }
 
-bool Matching::remove(const Message& receive) {
-  const auto found = std::find(posted_.begin(), posted_.end(), &receive);
-  if (found == posted_.end()) return false;
-  posted_.erase(found);
-  return true;
-}
+bool Matching::remove(const Message& receive) { return std::erase(posted_, &receive) > 0; }
 
 std::optional<Arrival> Matching::remove(int source, std::uint64_t id) {
   const auto is_it = [&](const Arrival& one) {

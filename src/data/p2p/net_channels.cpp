@@ -69,10 +69,8 @@ bool NetChannels::take(FrameHandler& handler) {
     const std::optional<transport::InterNode::Heard> heard = transport_->hear();
     if (!heard) break;
     moved = true;
-    if (heard->bytes < kFrameHeadBytes) {
-      throw Error(ErrorCode::transport, "rank " + std::to_string(heard->rank) + " sent a frame of " +
-                                            std::to_string(heard->bytes) + " bytes, less than its head");
-    }
+    if (heard->bytes < kFrameHeadBytes)
+      blame(heard->rank, "sent a frame of ", heard->bytes, " bytes, less than its head");
     Frame frame;
     std::memcpy(&frame, heard->data, sizeof frame);
     handler.on_frame(heard->rank, frame, heard->data + kFrameHeadBytes, heard->bytes - kFrameHeadBytes);

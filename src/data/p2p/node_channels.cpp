@@ -130,7 +130,7 @@ bool NodeChannels::put(int rank, const Frame& frame, const std::byte* data, std:
   const std::uint64_t at = writing.written + filler;
   std::byte* const begin = to.data + at % Ring::kBytes;
   std::memcpy(begin + sizeof(std::uint64_t), &frame, sizeof frame);
-  write(begin + data_offset(bytes), data, bytes);
+  to_peers_(begin + data_offset(bytes), data, static_cast<std::int64_t>(bytes));
   to.word(at + record).store(0, std::memory_order_relaxed);
   const std::uint64_t word = record_word(bytes);
   if (filler > 0) {
@@ -148,15 +148,6 @@ bool NodeChannels::put(int rank, const Frame& frame, const std::byte* data, std:
   if (!std::exchange(writing.used, true)) open(receiver);
   ring_bell(receiver);
   return true;
-}
-
-void NodeChannels::write(std::byte* to, const std::byte* data, std::size_t bytes) const {
-  if (bytes == 0) return;
-  if (bytes < kernels::PeerCopy::kLeastBytes) {
-    std::memcpy(to, data, bytes);
-  } else {
-    to_peers_(to, data, static_cast<std::int64_t>(bytes));
-  }
 }
 
 void NodeChannels::find_opened() {

@@ -103,7 +103,6 @@ class NodeChannels final : public Channels {
   void ring_bell(int local_rank) noexcept;
   [[nodiscard]] bool has_room(Ring& ring, Writing& writing, std::size_t need) noexcept;
   void open(int receiver) noexcept;
-  void write(std::byte* to, const std::byte* data, std::size_t bytes) const;
   bool take_from(Reading& reading, FrameHandler& handler);
   void find_opened();
 

@@ -164,12 +164,8 @@ void Protocol::detach(Message& message, int because) {
     return;
   }
   receiving_.forget(message);
-  Frame frame;
-  frame.kind = FrameKind::refused;
-  frame.id = message.id;
-  frame.refusal = Refusal::given_up;
-  frame.because = because;
-  sending_.answer(message.source, frame);
+  sending_.answer(message.source,
+                  {.id = message.id, .because = because, .kind = FrameKind::refused, .refusal = Refusal::given_up});
 }
 
 // ---------------------------------------------------------------- what is heard
@@ -186,11 +182,8 @@ void Protocol::on_set_gone(std::uint64_t set) {
     if (arrival->own != nullptr) {
       open_.end(*arrival->own, set_gone_there(*arrival->own));
     } else if (arrival->frame.kind == FrameKind::announced) {
-      Frame frame;
-      frame.kind = FrameKind::refused;
-      frame.id = arrival->frame.id;
-      frame.refusal = Refusal::set_gone;
-      sending_.answer(arrival->source, frame);
+      sending_.answer(arrival->source,
+                      {.id = arrival->frame.id, .kind = FrameKind::refused, .refusal = Refusal::set_gone});
     }
   }
 }
@@ -253,14 +246,10 @@ void Protocol::receive_nothing_from(int rank) {
 }
 
 void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
-  if (frame.way > Way::device) {
-    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame of way " +
-                                          std::to_string(static_cast<unsigned>(frame.way)) + ", which does not exist");
-  }
-  if (frame.because < -1 || frame.because >= size_) {
-    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame that names rank " +
-                                          std::to_string(frame.because) + " of " + std::to_string(size_));
-  }
+  if (frame.way > Way::device)
+    blame(source, "sent a frame of way ", static_cast<unsigned>(frame.way), ", which does not exist");
+  if (frame.because < -1 || frame.because >= size_)
+    blame(source, "sent a frame that names rank ", frame.because, " of ", size_);
   switch (frame.kind) {
   case FrameKind::whole:
     return on_whole(source, frame, data, bytes);
@@ -277,15 +266,12 @@ void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, s
   case FrameKind::refused:
     return sending_.on_refused(source, frame);
   }
-  throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame of kind " +
-                                        std::to_string(static_cast<unsigned>(frame.kind)) + ", which does not exist");
+  blame(source, "sent a frame of kind ", static_cast<unsigned>(frame.kind), ", which does not exist");
 }
 
 void Protocol::on_whole(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
-  if (frame.bytes != bytes || frame.dtype > core::kLastDType) {
-    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a message of " + std::to_string(bytes) +
-                                          " bytes that says it has " + std::to_string(frame.bytes));
-  }
+  if (frame.bytes != bytes || frame.dtype > core::kLastDType)
+    blame(source, "sent a message of ", bytes, " bytes that says it has ", frame.bytes);
   if (Message* receive = matching_.find(frame, source)) return take_whole(*receive, source, frame, data);
   if (is_gone(frame.set)) return;
   Arrival arrival{frame, source, std::make_unique_for_overwrite<std::byte[]>(bytes), nullptr};
@@ -294,9 +280,7 @@ void Protocol::on_whole(int source, const Frame& frame, const std::byte* data, s
 }
 
 void Protocol::on_announced(int source, const Frame& frame) {
-  if (frame.dtype > core::kLastDType) {
-    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " announced a message of an unknown type");
-  }
+  if (frame.dtype > core::kLastDType) blame(source, "announced a message of an unknown type");
   if (Message* receive = matching_.find(frame, source)) return accept(*receive, source, frame);
   keep({frame, source, nullptr, nullptr});
   if (is_gone(frame.set)) on_set_gone(frame.set);
@@ -305,12 +289,8 @@ void Protocol::on_announced(int source, const Frame& frame) {
 void Protocol::on_withdrawn(int source, const Frame& frame) {
   const std::optional<Arrival> arrival = matching_.remove(source, frame.id);
   if (!arrival) return receiving_.on_withdrawn(source, frame);
-  if (arrival->frame.way != Way::device) return;
-  Frame answer;
-  answer.kind = FrameKind::refused;
-  answer.id = frame.id;
-  answer.refusal = Refusal::given_up;
-  sending_.answer(source, answer);
+  if (arrival->frame.way == Way::device)
+    sending_.answer(source, {.id = frame.id, .kind = FrameKind::refused, .refusal = Refusal::given_up});
 }
 
 void Protocol::on_wanted(int source, const Frame& frame) {
@@ -334,11 +314,7 @@ bool Protocol::fits(Message& receive, int source, const Frame& frame) {
   receive.received_tag = frame.tag;
   receive.received_bytes = frame.bytes;
   receive.id = frame.id;
-  Frame refusal;
-  refusal.kind = FrameKind::refused;
-  refusal.id = frame.id;
-  refusal.bytes = receive.bytes;
-  refusal.dtype = receive.dtype;
+  Frame refusal{.id = frame.id, .bytes = receive.bytes, .kind = FrameKind::refused, .dtype = receive.dtype};
   if (frame.dtype != receive.dtype) {
     refusal.refusal = Refusal::other_type;
     open_.end(receive, other_type(receive, source, frame.tag, frame.dtype));
@@ -393,7 +369,7 @@ void Protocol::accept(Message& receive, int source, const Frame& frame) {
   const bool could = receive.on_device && frame.way != Way::host && may_meet(direction);
   if (could && frame.way == Way::device && found_.count(direction) > 0) {
     receive.way = Way::device;
-    sending_.answer(source, FrameKind::wanted, frame.id, Way::device);
+    sending_.answer(source, {.id = frame.id, .kind = FrameKind::wanted, .way = Way::device});
     return open_.end(receive);
   }
   if (could) meet(direction);

@@ -17,19 +17,16 @@ void Receiving::begin(Message& receive, const Frame& frame, Way way) {
   receive.address = frame.address;
   if (frame.permit != 0) return reading_.push_back(&receive);
   incoming_[{receive.source, frame.id}] = &receive;
-  sending_.answer(receive.source, FrameKind::wanted, frame.id, way);
+  sending_.answer(receive.source, {.id = frame.id, .kind = FrameKind::wanted, .way = way});
 }
 
 void Receiving::on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
   const auto found = incoming_.find({source, frame.id});
   if (found == incoming_.end()) return;
   Message& receive = *found->second;
-  if (frame.bytes != receive.moved || bytes > receive.received_bytes - receive.moved) {
-    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent " + std::to_string(bytes) +
-                                          " bytes from " + std::to_string(frame.bytes) + " on where those from " +
-                                          std::to_string(receive.moved) + " to " +
-                                          std::to_string(receive.received_bytes) + " were due");
-  }
+  if (frame.bytes != receive.moved || bytes > receive.received_bytes - receive.moved)
+    blame(source, "sent ", bytes, " bytes from ", frame.bytes, " on where those from ", receive.moved, " to ",
+          receive.received_bytes, " were due");
   copy_bytes(receive.data + receive.moved, data, bytes);
   receive.moved += bytes;
   if (receive.moved < receive.received_bytes) return;
@@ -57,7 +54,7 @@ void Receiving::on_withdrawn(int source, const Frame& frame) {
 
 void Receiving::forget(Message& receive) {
   incoming_.erase({receive.source, receive.id});
-  erase_one(reading_, &receive);
+  std::erase(reading_, &receive);
 }
 
 void Receiving::end_unasked(int rank) {
@@ -89,7 +86,7 @@ bool Receiving::read_piece(Message& receive, std::uint64_t& budget) {
   }
   receive.moved += bytes;
   if (receive.moved < receive.received_bytes) return true;
-  sending_.answer(receive.source, FrameKind::taken, receive.id);
+  sending_.answer(receive.source, {.id = receive.id, .kind = FrameKind::taken});
   open_.end(receive);
   return false;
 }
@@ -107,7 +104,7 @@ void Receiving::fall_back(Message& receive) {
   receive.moved = 0;
   receive.permit = 0;
   incoming_[{receive.source, receive.id}] = &receive;
-  sending_.answer(receive.source, FrameKind::wanted, receive.id);
+  sending_.answer(receive.source, {.id = receive.id, .kind = FrameKind::wanted});
 }
 
 /// Whether anything moved.

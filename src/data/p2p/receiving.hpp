@@ -29,7 +29,7 @@ class Receiving {
       : channels_(channels), open_(open), sending_(sending), departed_(departed) {}
 
   /// The receive has its message, which was announced: asks for the data, or begins to read it.
-  void begin(Message& receive, const Frame& frame, Way way = Way::host);
+  void begin(Message& receive, const Frame& frame, Way way);
   /// A part of the data has come.
   void on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
   /// The sender has given up a message.

@@ -18,15 +18,11 @@ Record read_record(const Ring& ring, std::uint64_t position, int source) {
   record.data_bytes = (word & ~kFiller) >> kLengthBits;
   if (record.is_filler) {
     if (record.bytes == remaining && record.data_bytes == 0) return record;
-    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " left out " + std::to_string(record.bytes) +
-                                          " bytes of a ring of which " + std::to_string(remaining) + " are left");
+    blame(source, "left out ", record.bytes, " bytes of a ring of which ", remaining, " are left");
   }
   if (record.data_bytes > Ring::kPartBytes || record.bytes != record_bytes(record.data_bytes) ||
-      record.bytes > remaining) {
-    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " wrote a record of " +
-                                          std::to_string(record.bytes) + " bytes for " +
-                                          std::to_string(record.data_bytes) + " bytes of data");
-  }
+      record.bytes > remaining)
+    blame(source, "wrote a record of ", record.bytes, " bytes for ", record.data_bytes, " bytes of data");
   const std::byte* const begin = ring.data + position % Ring::kBytes;
   std::memcpy(&record.frame, begin + sizeof word, sizeof record.frame);
   record.data = begin + data_offset(record.data_bytes);

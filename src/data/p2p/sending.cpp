@@ -20,13 +20,7 @@ constexpr int kPartsInARow = 8;
 }  // namespace
 
 Frame Sending::head_of(const Message& send) {
-  Frame frame;
-  frame.set = send.set;
-  frame.id = send.id;
-  frame.bytes = send.bytes;
-  frame.tag = send.tag;
-  frame.dtype = send.dtype;
-  return frame;
+  return {.set = send.set, .id = send.id, .bytes = send.bytes, .tag = send.tag, .dtype = send.dtype};
 }
 
 void Sending::start(Message& send) {
@@ -62,14 +56,6 @@ void Sending::mark_busy(int rank, Outgoing& outgoing) {
   if (!std::exchange(outgoing.is_busy, true)) busy_.push_back(rank);
 }
 
-void Sending::answer(int rank, FrameKind kind, std::uint64_t id, Way way) {
-  Frame frame;
-  frame.kind = kind;
-  frame.id = id;
-  frame.way = way;
-  answer(rank, frame);
-}
-
 void Sending::answer(int rank, const Frame& frame) {
   Outgoing& to = outgoing(rank);
   if (to.answers.empty() && channels_.put(rank, frame, nullptr, 0)) return;
@@ -99,9 +85,7 @@ bool Sending::begin(Message& send) {
 /// Puts data into the channel until that is full, or no more is there; whether all is in.
 bool Sending::push_parts(Message& send, bool& moved) {
   const std::uint64_t most = channels_.frame_bytes(send.peer);
-  Frame frame;
-  frame.kind = FrameKind::part;
-  frame.id = send.id;
+  Frame frame{.id = send.id, .kind = FrameKind::part};
   for (int parts = 0; parts < kPartsInARow && send.moved < send.there; ++parts) {
     frame.bytes = send.moved;
     const std::uint64_t bytes = std::min(most, send.there - send.moved);
@@ -158,17 +142,13 @@ void Sending::withdraw(Message& send, int because) {
   Outgoing& to = outgoing(send.peer);
   end_permit(send);
   if (send.state == Message::State::waiting) {
-    erase_one(to.beginning, &send);
+    std::erase(to.beginning, &send);
     return;
   }
-  erase_one(to.wanted, &send);
+  std::erase(to.wanted, &send);
   announced_.erase(send.id);
   if (send.way == Way::device) given_up_[send.id] = send.peer;
-  Frame frame;
-  frame.kind = FrameKind::withdrawn;
-  frame.id = send.id;
-  frame.because = because;
-  answer(send.peer, frame);
+  answer(send.peer, {.id = send.id, .because = because, .kind = FrameKind::withdrawn});
 }
 
 /// Nobody reads a send's memory any more.
@@ -185,8 +165,7 @@ Message* Sending::find_answered(int source, std::uint64_t id) {
     return nullptr;
   }
   if (found->second->peer == source) return found->second;
-  throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " answered a message that was sent to rank " +
-                                        std::to_string(found->second->peer));
+  blame(source, "answered a message that was sent to rank ", found->second->peer);
 }
 
 Message* Sending::on_wanted(int source, std::uint64_t id) {
@@ -201,10 +180,8 @@ Message* Sending::on_wanted(int source, std::uint64_t id) {
 Message* Sending::take_for_device(int source, std::uint64_t id) {
   Message* const send = find_answered(source, id);
   if (send == nullptr) return nullptr;
-  if (send->way != Way::device || send->state != Message::State::announced) {
-    throw Error(ErrorCode::transport,
-                "rank " + std::to_string(source) + " wants a message by the devices that was not offered by them");
-  }
+  if (send->way != Way::device || send->state != Message::State::announced)
+    blame(source, "wants a message by the devices that was not offered by them");
   announced_.erase(id);
   return send;
 }
@@ -212,10 +189,7 @@ Message* Sending::take_for_device(int source, std::uint64_t id) {
 void Sending::on_taken(int source, std::uint64_t id) {
   Message* const send = find_answered(source, id);
   if (send == nullptr) return;
-  if (send->permit == 0) {
-    throw Error(ErrorCode::transport,
-                "rank " + std::to_string(source) + " says that it has read a message that it may not read");
-  }
+  if (send->permit == 0) blame(source, "says that it has read a message that it may not read");
   announced_.erase(id);
   end_permit(*send);
   open_.end(*send);
@@ -227,7 +201,7 @@ void Sending::on_refused(int source, const Frame& frame) {
   Message& send = *found;
   announced_.erase(frame.id);
   end_permit(send);
-  erase_one(outgoing(send.peer).wanted, &send);
+  std::erase(outgoing(send.peer).wanted, &send);
   switch (frame.refusal) {
   case Refusal::too_long:
     return open_.end(send, too_long_for(send, frame.bytes));
@@ -250,7 +224,7 @@ const std::deque<Frame>* Sending::waiting_answers(int rank) const noexcept {
 
 void Sending::drop(int rank) {
   outgoing_[static_cast<std::size_t>(rank)].reset();
-  erase_one(busy_, rank);
+  std::erase(busy_, rank);
   std::erase_if(given_up_, [rank](const auto& awaited) { return awaited.second == rank; });
 }
 

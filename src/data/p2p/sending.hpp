@@ -19,13 +19,6 @@
 
 namespace kolo::p2p {
 
-/// The first that is equal, if there is one.
-template <class Container, class Value>
-void erase_one(Container& container, const Value& value) {
-  const auto found = std::find(container.begin(), container.end(), value);
-  if (found != container.end()) container.erase(found);
-}
-
 class Sending {
  public:
   /// What is referred to outlives it.
@@ -45,7 +38,6 @@ class Sending {
   void withdraw(Message& send, int because);
 
   // -- answers
-  void answer(int rank, FrameKind kind, std::uint64_t id, Way way = Way::host);
   void answer(int rank, const Frame& frame);
   /// Those to that rank that are not in the channel yet; null: there are none.
   [[nodiscard]] const std::deque<Frame>* waiting_answers(int rank) const noexcept;
