@@ -15,9 +15,9 @@
 #include "base/mutex.hpp"
 #include "base/poller.hpp"
 #include "transport/shm/peer_memory.hpp"
+#include "transport/shm/region.hpp"
 #include "transport/shm/segment.hpp"
 #include "transport/threads/thread_inter_node.hpp"
-#include "transport/threads/thread_region.hpp"
 
 namespace kolo::bootstrap {
 
@@ -28,7 +28,6 @@ struct ThreadNode {
   ThreadNode(std::size_t bytes, std::size_t ranks) : memory(shm::Segment::anonymous(bytes)), bells(ranks) {}
   shm::Segment memory;
   std::vector<base::EventFd> bells;  // by local rank
-  threads::PartExchange parts;
 };
 
 class ThreadNodeLink final : public transport::NodeLink {
@@ -46,7 +45,7 @@ class ThreadNodeLink final : public transport::NodeLink {
   std::shared_ptr<transport::SharedRegion>
   share(const transport::Sharers& sharers, std::size_t bytes, const transport::Meeting& meet,
         const std::function<void()>& /*check: only the meeting waits*/) override {
-    return threads::share_between_threads(node_->parts, sharers, topology_.local_size(), bytes, meet);
+    return shm::share_between_threads(sharers, topology_.local_size(), bytes, meet);
   }
   std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting& /*meet: threads may*/) override {
     return shm::read_between_threads();

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/shm/region.hpp"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "transport/shm/gathering.hpp"
 #include "transport/shm/segment.hpp"
 
@@ -22,6 +28,14 @@ std::vector<base::UniqueFd> collect(LocalListener& listener, int own, const Gath
   std::vector<base::UniqueFd> collected(files.size());
   for (Member& member : members) collected[static_cast<std::size_t>(member.local_rank)] = std::move(member.brought);
   return collected;
+}
+
+/// Another mapping of a part, for the peers.
+std::shared_ptr<Segment> map_part(base::UniqueFd file, std::size_t bytes) {
+  auto part = std::make_shared<Segment>(Segment::map(std::move(file), bytes));
+  part->prefer_huge_pages();
+  part->close_file();
+  return part;
 }
 
 /// The descriptors that a rank opens before other ranks wait for it.
@@ -68,14 +82,33 @@ std::shared_ptr<transport::SharedRegion> share_between_processes(const transport
     }
     for (std::size_t peer = 0; peer < files.size(); ++peer) {
       if (static_cast<int>(peer) == topology.local_rank) continue;
-      auto part = std::make_shared<Segment>(Segment::map(std::move(files[peer]), bytes));
-      part->prefer_huge_pages();
-      part->close_file();
-      parts[static_cast<std::size_t>(sharers.local_ranks[peer])] = std::move(part);
+      parts[static_cast<std::size_t>(sharers.local_ranks[peer])] = map_part(std::move(files[peer]), bytes);
     }
     return {};
   });
   return std::make_shared<Region>(std::move(opened->own), std::move(parts));
+}
+
+std::shared_ptr<transport::SharedRegion> share_between_threads(const transport::Sharers& sharers, int local_size,
+                                                               std::size_t bytes, const transport::Meeting& meet) {
+  std::optional<Segment> own;
+  const std::vector<std::string> files = together(meet, [&] {
+    own.emplace(Segment::create(bytes)).prefer_huge_pages();
+    return std::to_string(own->fd());
+  });
+  std::vector<std::shared_ptr<Segment>> parts(static_cast<std::size_t>(local_size));
+  together(meet, [&]() -> std::string {
+    const std::vector<int>& ranks = sharers.topology.nodes[static_cast<std::size_t>(sharers.topology.node)];
+    for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
+      if (static_cast<int>(peer) == sharers.topology.local_rank) continue;
+      const int theirs = base::parse_number<int>(files[static_cast<std::size_t>(ranks[peer])]).value();
+      base::UniqueFd file(::fcntl(theirs, F_DUPFD_CLOEXEC, 0));
+      if (!file.valid()) base::throw_errno("sharing memory between threads", errno);
+      parts[static_cast<std::size_t>(sharers.local_ranks[peer])] = map_part(std::move(file), bytes);
+    }
+    return {};
+  });
+  return std::make_shared<Region>(std::move(*own), std::move(parts));
 }
 
 }  // namespace kolo::shm

@@ -50,4 +50,8 @@ std::shared_ptr<transport::SharedRegion> share_between_processes(const transport
                                                                  const std::function<void()>& check,
                                                                  base::Duration patience);
 
+/// The same between threads, which see each other's descriptors.
+std::shared_ptr<transport::SharedRegion> share_between_threads(const transport::Sharers& sharers, int local_size,
+                                                               std::size_t bytes, const transport::Meeting& meet);
+
 }  // namespace kolo::shm
