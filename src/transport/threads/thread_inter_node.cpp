@@ -128,14 +128,6 @@ void MailRoom::check_alive() const {
   if (!aborted_.empty()) throw Error(ErrorCode::transport, aborted_);
 }
 
-std::byte* ThreadInterNode::staging(std::size_t bytes) {
-  return staging_.emplace_front(shm::Segment::anonymous(bytes)).data();
-}
-
-void ThreadInterNode::give_back(std::byte* staging) noexcept {
-  staging_.remove_if([staging](const shm::Segment& one) { return one.data() == staging; });
-}
-
 ThreadInterNode::Operation ThreadInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
   room_->send(rank_, rank, tag, data, bytes);
   return last_ += 2;

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <forward_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,7 +16,7 @@
 #include "base/mutex.hpp"
 #include "base/poller.hpp"
 #include "transport/inter_node.hpp"
-#include "transport/shm/segment.hpp"
+#include "transport/staging.hpp"
 
 namespace kolo::threads {
 
@@ -82,8 +81,8 @@ class ThreadInterNode final : public transport::InterNode {
   ThreadInterNode(std::shared_ptr<MailRoom> room, int rank) : room_(std::move(room)), rank_(rank) {}
   ~ThreadInterNode() override { room_->forget(rank_); }
 
-  std::byte* staging(std::size_t bytes) override;
-  void give_back(std::byte* staging) noexcept override;
+  std::byte* staging(std::size_t bytes) override { return staging_.take(bytes); }
+  void give_back(std::byte* staging) noexcept override { staging_.give_back(staging); }
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
@@ -101,7 +100,7 @@ class ThreadInterNode final : public transport::InterNode {
   base::EventFd bell_;
   Operation last_ = 0;
   MailRoom::Letter letter_;  // that was heard last
-  std::forward_list<shm::Segment> staging_;
+  transport::Staging staging_;
 };
 
 }  // namespace kolo::threads
