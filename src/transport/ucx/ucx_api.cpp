@@ -62,40 +62,19 @@ std::string built_version() { return std::to_string(UCP_API_MAJOR) + "." + std::
 
 Library::Library() : process_(::getpid()) {
   void* const file = load_file();
-  find(file, "ucp_get_version", calls_.get_version);
-  find(file, "ucp_get_version_string", calls_.get_version_string);
-  find(file, "ucp_config_read", calls_.config_read);
-  find(file, "ucp_config_modify", calls_.config_modify);
-  find(file, "ucp_config_release", calls_.config_release);
-  find(file, "ucp_init_version", calls_.init_version);
-  find(file, "ucp_cleanup", calls_.cleanup);
-  find(file, "ucp_worker_create", calls_.worker_create);
-  find(file, "ucp_worker_destroy", calls_.worker_destroy);
-  find(file, "ucp_worker_get_address", calls_.worker_get_address);
-  find(file, "ucp_worker_release_address", calls_.worker_release_address);
-  find(file, "ucp_worker_get_efd", calls_.worker_get_efd);
-  find(file, "ucp_worker_progress", calls_.worker_progress);
-  find(file, "ucp_worker_arm", calls_.worker_arm);
-  find(file, "ucp_ep_create", calls_.ep_create);
-  find(file, "ucp_ep_close_nbx", calls_.ep_close);
-  find(file, "ucp_tag_send_nbx", calls_.tag_send);
-  find(file, "ucp_tag_recv_nbx", calls_.tag_receive);
-  find(file, "ucp_tag_recv_request_test", calls_.receive_test);
-  find(file, "ucp_request_check_status", calls_.request_status);
-  find(file, "ucp_request_cancel", calls_.request_cancel);
-  find(file, "ucp_request_free", calls_.request_free);
-  find(file, "ucs_status_string", calls_.status_string);
+#define KOLO_UCX_CALL(name) find(file, #name, calls_.name);
+  KOLO_UCX_CALLS(KOLO_UCX_CALL)
+#undef KOLO_UCX_CALL
   unsigned major = 0;
-  unsigned minor = 0;
   unsigned release = 0;
-  calls_.get_version(&major, &minor, &release);
-  if (major != UCP_API_MAJOR || minor < UCP_API_MINOR) {
+  calls_.ucp_get_version(&major, &minor_, &release);
+  if (major != UCP_API_MAJOR || minor_ < UCP_API_MINOR) {
     throw Error(ErrorCode::transport, "UCX " + version() + " was found, but this build of Kolo needs " +
                                           built_version() + " or newer of the same major version; install that");
   }
 }
 
-std::string Library::version() const { return calls_.get_version_string(); }
+std::string Library::version() const { return calls_.ucp_get_version_string(); }
 
 void Library::check_not_forked() const {
   if (::getpid() == process_) return;
@@ -104,7 +83,7 @@ void Library::check_not_forked() const {
               "context is made");
 }
 
-std::string Library::describe(ucs_status_t status) const { return calls_.status_string(status); }
+std::string Library::describe(ucs_status_t status) const { return calls_.ucs_status_string(status); }
 
 // ---------------------------------------------------------------- making
 
@@ -127,8 +106,8 @@ Worker::~Worker() {
 }
 
 void Worker::destroy() noexcept {
-  if (worker_ != nullptr) calls_.worker_destroy(worker_);
-  if (context_ != nullptr) calls_.cleanup(context_);
+  if (worker_ != nullptr) calls_.ucp_worker_destroy(worker_);
+  if (context_ != nullptr) calls_.ucp_cleanup(context_);
 }
 
 void Worker::check(ucs_status_t status, const char* call) const {
@@ -138,21 +117,17 @@ void Worker::check(ucs_status_t status, const char* call) const {
 
 void Worker::make_context(const std::string& devices) {
   ucp_config_t* config = nullptr;
-  check(calls_.config_read(nullptr, nullptr, &config), "ucp_config_read");
+  check(calls_.ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
   ucs_status_t status = UCS_OK;
   if (!devices.empty() && !base::process_environment()(kDevices)) {
-    status = calls_.config_modify(config, "NET_DEVICES", devices.c_str());
+    status = calls_.ucp_config_modify(config, "NET_DEVICES", devices.c_str());
   }
   if (status == UCS_OK && !base::process_environment()(kTransports))
-    status = calls_.config_modify(config, "TLS", kWithoutSharedMemory);
-  unsigned major = 0;
-  unsigned minor = 0;
-  unsigned release = 0;
-  calls_.get_version(&major, &minor, &release);
-  const std::string_view prefix = minor >= kMinorWithWholeNames ? "UCX_" : "UCX_TCP_";
+    status = calls_.ucp_config_modify(config, "TLS", kWithoutSharedMemory);
+  const std::string_view prefix = library_.minor_ >= kMinorWithWholeNames ? "UCX_" : "UCX_TCP_";
   // Without TCP there is nothing to change; that is no error.
   const auto modify = [&](const char* name, const char* value) {
-    static_cast<void>(calls_.config_modify(config, name + prefix.size(), value));
+    static_cast<void>(calls_.ucp_config_modify(config, name + prefix.size(), value));
   };
   const auto is_set = [](const char* name) { return base::process_environment()(name).has_value(); };
   if (std::none_of(kSegments.begin(), kSegments.end(), is_set))
@@ -161,8 +136,8 @@ void Worker::make_context(const std::string& devices) {
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
   parameters.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
-  if (status == UCS_OK) status = calls_.init_version(UCP_API_MAJOR, UCP_API_MINOR, &parameters, config, &context_);
-  calls_.config_release(config);
+  if (status == UCS_OK) status = calls_.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &parameters, config, &context_);
+  calls_.ucp_config_release(config);
   check(status, "ucp_init");
 }
 
@@ -170,24 +145,24 @@ void Worker::make_worker() {
   ucp_worker_params_t parameters{};
   parameters.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   parameters.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  check(calls_.worker_create(context_, &parameters, &worker_), "ucp_worker_create");
-  check(calls_.worker_get_efd(worker_, &event_fd_), "ucp_worker_get_efd");
+  check(calls_.ucp_worker_create(context_, &parameters, &worker_), "ucp_worker_create");
+  check(calls_.ucp_worker_get_efd(worker_, &event_fd_), "ucp_worker_get_efd");
 }
 
 void Worker::read_address() {
   ucp_address_t* address = nullptr;
   std::size_t bytes = 0;
-  check(calls_.worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address");
+  check(calls_.ucp_worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address");
   address_.assign(reinterpret_cast<const char*>(address), bytes);
-  calls_.worker_release_address(worker_, address);
+  calls_.ucp_worker_release_address(worker_, address);
 }
 
 // ---------------------------------------------------------------- using
 
-bool Worker::progress() noexcept { return calls_.worker_progress(worker_) != 0; }
+bool Worker::progress() noexcept { return calls_.ucp_worker_progress(worker_) != 0; }
 
 bool Worker::arm() {
-  const ucs_status_t status = calls_.worker_arm(worker_);
+  const ucs_status_t status = calls_.ucp_worker_arm(worker_);
   if (status == UCS_ERR_BUSY) return false;
   check(status, "ucp_worker_arm");
   return true;
@@ -201,7 +176,7 @@ ucp_ep_h Worker::connect(const std::string& address, ucp_err_handler_cb_t on_err
   parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   parameters.err_handler = {on_error, argument};
   ucp_ep_h endpoint = nullptr;
-  check(calls_.ep_create(worker_, &parameters, &endpoint), "ucp_ep_create");
+  check(calls_.ucp_ep_create(worker_, &parameters, &endpoint), "ucp_ep_create");
   return endpoint;
 }
 
@@ -225,38 +200,38 @@ Call Worker::close(ucp_ep_h endpoint) noexcept {
   ucp_request_param_t force{};
   force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   force.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  return begun(calls_.ep_close(endpoint, &force), false);
+  return begun(calls_.ucp_ep_close_nbx(endpoint, &force), false);
 }
 
 Call Worker::send(ucp_ep_h endpoint, std::uint64_t tag, const std::byte* data, std::size_t bytes) noexcept {
   const ucp_request_param_t plain = parameters();
-  return begun(calls_.tag_send(endpoint, data, bytes, tag, &plain), false);
+  return begun(calls_.ucp_tag_send_nbx(endpoint, data, bytes, tag, &plain), false);
 }
 
 Call Worker::receive(std::uint64_t tag, std::uint64_t mask, std::byte* data, std::size_t bytes) noexcept {
   ucp_request_param_t always_a_request = parameters();  // the request gives the message's tag and length
   always_a_request.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-  return begun(calls_.tag_receive(worker_, data, bytes, tag, mask, &always_a_request), true);
+  return begun(calls_.ucp_tag_recv_nbx(worker_, data, bytes, tag, mask, &always_a_request), true);
 }
 
 bool Worker::has_ended(Call& call) const noexcept {
   if (call.request == nullptr) return true;
   if (call.receives) {
     ucp_tag_recv_info_t info{};
-    call.status = calls_.receive_test(call.request, &info);
+    call.status = calls_.ucp_tag_recv_request_test(call.request, &info);
     call.bytes = info.length;
     call.tag = info.sender_tag;
   } else {
-    call.status = calls_.request_status(call.request);
+    call.status = calls_.ucp_request_check_status(call.request);
   }
   if (call.status == UCS_INPROGRESS) return false;
-  calls_.request_free(call.request);
+  calls_.ucp_request_free(call.request);
   call.request = nullptr;
   return true;
 }
 
 void Worker::cancel(const Call& call) noexcept {
-  if (call.request != nullptr) calls_.request_cancel(worker_, call.request);
+  if (call.request != nullptr) calls_.ucp_request_cancel(worker_, call.request);
 }
 
 }  // namespace kolo::ucx

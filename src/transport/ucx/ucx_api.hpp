@@ -23,6 +23,32 @@ namespace kolo::ucx {
 /// "1.13": the version of the headers with which Kolo was built.
 [[nodiscard]] std::string built_version();
 
+/// The calls of UCX that Kolo makes.
+#define KOLO_UCX_CALLS(CALL)                                                                                           \
+  CALL(ucp_get_version)                                                                                                \
+  CALL(ucp_get_version_string)                                                                                         \
+  CALL(ucp_config_read)                                                                                                \
+  CALL(ucp_config_modify)                                                                                              \
+  CALL(ucp_config_release)                                                                                             \
+  CALL(ucp_init_version)                                                                                               \
+  CALL(ucp_cleanup)                                                                                                    \
+  CALL(ucp_worker_create)                                                                                              \
+  CALL(ucp_worker_destroy)                                                                                             \
+  CALL(ucp_worker_get_address)                                                                                         \
+  CALL(ucp_worker_release_address)                                                                                     \
+  CALL(ucp_worker_get_efd)                                                                                             \
+  CALL(ucp_worker_progress)                                                                                            \
+  CALL(ucp_worker_arm)                                                                                                 \
+  CALL(ucp_ep_create)                                                                                                  \
+  CALL(ucp_ep_close_nbx)                                                                                               \
+  CALL(ucp_tag_send_nbx)                                                                                               \
+  CALL(ucp_tag_recv_nbx)                                                                                               \
+  CALL(ucp_tag_recv_request_test)                                                                                      \
+  CALL(ucp_request_check_status)                                                                                       \
+  CALL(ucp_request_cancel)                                                                                             \
+  CALL(ucp_request_free)                                                                                               \
+  CALL(ucs_status_string)
+
 /// The loaded library. There is one in a process, until the process ends. Thread-safe.
 class Library {
  public:
@@ -43,32 +69,12 @@ class Library {
   friend class Worker;
 
   struct Calls {
-    decltype(&::ucp_get_version) get_version = nullptr;
-    decltype(&::ucp_get_version_string) get_version_string = nullptr;
-    decltype(&::ucp_config_read) config_read = nullptr;
-    decltype(&::ucp_config_modify) config_modify = nullptr;
-    decltype(&::ucp_config_release) config_release = nullptr;
-    decltype(&::ucp_init_version) init_version = nullptr;
-    decltype(&::ucp_cleanup) cleanup = nullptr;
-    decltype(&::ucp_worker_create) worker_create = nullptr;
-    decltype(&::ucp_worker_destroy) worker_destroy = nullptr;
-    decltype(&::ucp_worker_get_address) worker_get_address = nullptr;
-    decltype(&::ucp_worker_release_address) worker_release_address = nullptr;
-    decltype(&::ucp_worker_get_efd) worker_get_efd = nullptr;
-    decltype(&::ucp_worker_progress) worker_progress = nullptr;
-    decltype(&::ucp_worker_arm) worker_arm = nullptr;
-    decltype(&::ucp_ep_create) ep_create = nullptr;
-    decltype(&::ucp_ep_close_nbx) ep_close = nullptr;
-    decltype(&::ucp_tag_send_nbx) tag_send = nullptr;
-    decltype(&::ucp_tag_recv_nbx) tag_receive = nullptr;
-    decltype(&::ucp_tag_recv_request_test) receive_test = nullptr;
-    decltype(&::ucp_request_check_status) request_status = nullptr;
-    decltype(&::ucp_request_cancel) request_cancel = nullptr;
-    decltype(&::ucp_request_free) request_free = nullptr;
-    decltype(&::ucs_status_string) status_string = nullptr;
+#define KOLO_UCX_CALL(name) decltype(&::name) name = nullptr;
+    KOLO_UCX_CALLS(KOLO_UCX_CALL)
+#undef KOLO_UCX_CALL
   };
-
   Calls calls_;
+  unsigned minor_ = 0;  // of its version
   pid_t process_;
   mutable base::Mutex making_;  ///< held while a worker is made or destroyed: it protects UCX's process-wide state
 };
