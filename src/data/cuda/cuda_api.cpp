@@ -11,8 +11,21 @@
 namespace kolo::cuda {
 namespace {
 
-/// For what is given back at the end. After a fault the device refuses this, too, and there is nobody to tell.
+/// For what is given back.
 void forgive(cudaError_t /*result*/) noexcept {}
+
+cudaEvent_t make_event(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+  return event;
+}
+
+bool is_past(cudaEvent_t event) {
+  const cudaError_t result = cudaEventQuery(event);
+  if (result == cudaErrorNotReady) return false;
+  check(result, "cudaEventQuery");
+  return true;
+}
 
 }  // namespace
 
@@ -92,66 +105,48 @@ std::uint64_t number_of(cudaStream_t stream) {
 
 void wait_for(cudaStream_t stream) { check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
 
+void GiveBack::operator()(cudaStream_t stream) const noexcept { forgive(cudaStreamDestroy(stream)); }
+void GiveBack::operator()(cudaEvent_t event) const noexcept { forgive(cudaEventDestroy(event)); }
+
 OwnStream::OwnStream() {
   int least = 0;
   int greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-  check(cudaStreamCreateWithPriority(&raw_, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
-}
-
-OwnStream::~OwnStream() {
-  if (raw_ != nullptr) forgive(cudaStreamDestroy(raw_));
+  cudaStream_t raw = nullptr;
+  check(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
+  raw_.reset(raw);
 }
 
 void OwnStream::synchronize(CallSite site) const {
-  if (performs("cudaStreamSynchronize", site)) check(cudaStreamSynchronize(raw_), "cudaStreamSynchronize");
+  if (performs("cudaStreamSynchronize", site)) check(cudaStreamSynchronize(raw()), "cudaStreamSynchronize");
 }
 
 void OwnStream::call_on_host(cudaHostFn_t function, void* argument, const Event& told_of) const {
-  tells_of(told_of.raw_, raw_);
-  check(cudaLaunchHostFunc(raw_, function, argument), "cudaLaunchHostFunc");
+  tells_of(told_of.raw_.get(), raw());
+  check(cudaLaunchHostFunc(raw(), function, argument), "cudaLaunchHostFunc");
 }
 
-Event::Event() { check(cudaEventCreateWithFlags(&raw_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
-
-Event::~Event() {
-  if (raw_ != nullptr) forgive(cudaEventDestroy(raw_));
-}
+Event::Event() : raw_(make_event(cudaEventDisableTiming)) {}
 
 void Event::record(cudaStream_t stream, CallSite site) const {
-  if (performs("cudaEventRecord", site)) check(cudaEventRecord(raw_, stream), "cudaEventRecord");
+  if (performs("cudaEventRecord", site)) check(cudaEventRecord(raw_.get(), stream), "cudaEventRecord");
 }
 
 void Event::hold_back(cudaStream_t stream, CallSite site) const {
-  if (performs("cudaStreamWaitEvent", site)) check(cudaStreamWaitEvent(stream, raw_, 0), "cudaStreamWaitEvent");
+  if (performs("cudaStreamWaitEvent", site)) check(cudaStreamWaitEvent(stream, raw_.get(), 0), "cudaStreamWaitEvent");
 }
 
-bool Event::reached(CallSite site) const {
-  if (!performs("cudaEventQuery", site)) return true;
-  const cudaError_t result = cudaEventQuery(raw_);
-  if (result == cudaErrorNotReady) return false;
-  check(result, "cudaEventQuery");
-  return true;
-}
+bool Event::reached(CallSite site) const { return !performs("cudaEventQuery", site) || is_past(raw_.get()); }
 
-TimedEvent::TimedEvent() { check(cudaEventCreateWithFlags(&raw_, cudaEventDefault), "cudaEventCreateWithFlags"); }
+TimedEvent::TimedEvent() : raw_(make_event(cudaEventDefault)) {}
 
-TimedEvent::~TimedEvent() {
-  if (raw_ != nullptr) forgive(cudaEventDestroy(raw_));
-}
+void TimedEvent::stamp(cudaStream_t stream) const { check(cudaEventRecord(raw_.get(), stream), "cudaEventRecord"); }
 
-void TimedEvent::stamp(cudaStream_t stream) const { check(cudaEventRecord(raw_, stream), "cudaEventRecord"); }
-
-bool TimedEvent::is_reached() const {
-  const cudaError_t result = cudaEventQuery(raw_);
-  if (result == cudaErrorNotReady) return false;
-  check(result, "cudaEventQuery");
-  return true;
-}
+bool TimedEvent::is_reached() const { return is_past(raw_.get()); }
 
 std::chrono::nanoseconds TimedEvent::since(const TimedEvent& other) const {
   float ms = 0;
-  check(cudaEventElapsedTime(&ms, other.raw_, raw_), "cudaEventElapsedTime");
+  check(cudaEventElapsedTime(&ms, other.raw_.get(), raw_.get()), "cudaEventElapsedTime");
   return std::chrono::nanoseconds(std::llround(static_cast<double>(ms) * 1e6));
 }
 
@@ -170,24 +165,24 @@ void zero_async(void* data, std::size_t bytes, cudaStream_t stream) {
   check(cudaMemsetAsync(data, 0, bytes, stream), "cudaMemsetAsync");
 }
 
-DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
-  if (bytes > 0) check(cudaMalloc(&raw_, bytes), "cudaMalloc");
+DeviceMemory::DeviceMemory(std::size_t bytes) {
+  void* memory = nullptr;
+  if (bytes > 0) check(cudaMalloc(&memory, bytes), "cudaMalloc");
+  hold(memory, bytes);
 }
 
-DeviceMemory::~DeviceMemory() {
-  if (raw_ != nullptr) forgive(cudaFree(raw_));
-}
+void FreeDevice::operator()(std::byte* memory) const noexcept { forgive(cudaFree(memory)); }
 
 void DeviceMemory::free_when_idle(CallSite site) {
   if (performs("cudaFree", site)) *this = DeviceMemory();
 }
 
-PinnedMemory::PinnedMemory(std::size_t bytes) : bytes_(bytes) {
-  if (bytes > 0) check(cudaHostAlloc(&raw_, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+PinnedMemory::PinnedMemory(std::size_t bytes) {
+  void* memory = nullptr;
+  if (bytes > 0) check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+  hold(memory, bytes);
 }
 
-PinnedMemory::~PinnedMemory() {
-  if (raw_ != nullptr) forgive(cudaFreeHost(raw_));
-}
+void FreePinned::operator()(std::byte* memory) const noexcept { forgive(cudaFreeHost(memory)); }
 
 }  // namespace kolo::cuda

@@ -12,9 +12,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
+#include <type_traits>
 
 #include "data/cuda/call_site.hpp"
 
@@ -59,6 +60,14 @@ struct DeviceInfo {
 /// Blocks until all that the stream was given is done.
 void wait_for(cudaStream_t stream);
 
+/// Gives back what CUDA has given. After a fault the device refuses that, too, and there is nobody to tell.
+struct GiveBack {
+  void operator()(cudaStream_t stream) const noexcept;
+  void operator()(cudaEvent_t event) const noexcept;
+};
+template <class Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, GiveBack>;
+
 class Event;
 
 /// A stream of our own: does not wait for the legacy default stream, and has the highest priority. Of the current
@@ -66,10 +75,7 @@ class Event;
 class OwnStream {
  public:
   OwnStream();
-  OwnStream(OwnStream&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  OwnStream& operator=(OwnStream&&) = delete;
-  ~OwnStream();
-  [[nodiscard]] cudaStream_t raw() const noexcept { return raw_; }
+  [[nodiscard]] cudaStream_t raw() const noexcept { return raw_.get(); }
   /// Blocks until all its work is done.
   void synchronize(CallSite site = CallSite::here()) const;
   /// Runs `function(argument)` on a thread of the driver's once what was given to the stream before has run: this
@@ -78,7 +84,7 @@ class OwnStream {
   void call_on_host(cudaHostFn_t function, void* argument, const Event& told_of) const;
 
  private:
-  cudaStream_t raw_ = nullptr;
+  Owned<cudaStream_t> raw_;
 };
 
 /// A stream of our own that is made when it is first asked for, and then of the current device. One thread at a time.
@@ -99,9 +105,6 @@ class LateStream {
 class Event {
  public:
   Event();
-  Event(Event&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  Event& operator=(Event&&) = delete;
-  ~Event();
   /// The stream, of the same device, as it is now. For the default streams that device must be current.
   void record(cudaStream_t stream, CallSite site = CallSite::here()) const;
   /// What is given to `stream` from now on runs after the point that was recorded last. Does not block the host.
@@ -111,19 +114,13 @@ class Event {
 
  private:
   friend class OwnStream;
-  cudaEvent_t raw_ = nullptr;
+  Owned<cudaEvent_t> raw_;
 };
 
 /// A point in a stream's work that knows when it was reached. It orders nothing. Of the current device. Movable.
 class TimedEvent {
  public:
   TimedEvent();
-  TimedEvent(TimedEvent&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  TimedEvent& operator=(TimedEvent&& other) noexcept {
-    std::swap(raw_, other.raw_);
-    return *this;
-  }
-  ~TimedEvent();
   /// The stream, of the same device, as it is now.
   void stamp(cudaStream_t stream) const;
   [[nodiscard]] bool is_reached() const;
@@ -131,7 +128,7 @@ class TimedEvent {
   [[nodiscard]] std::chrono::nanoseconds since(const TimedEvent& other) const;
 
  private:
-  cudaEvent_t raw_ = nullptr;
+  Owned<cudaEvent_t> raw_;
 };
 
 // ---------------------------------------------------------------- memory
@@ -145,49 +142,45 @@ void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t st
 
 void zero_async(void* data, std::size_t bytes, cudaStream_t stream);
 
-/// Memory of the current device. Movable.
-class DeviceMemory {
+/// Memory, and how it is given back. Movable.
+template <class Free>
+class OwnMemory {
  public:
-  DeviceMemory() noexcept = default;
-  explicit DeviceMemory(std::size_t bytes);
-  DeviceMemory(DeviceMemory&& other) noexcept
-      : raw_(std::exchange(other.raw_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
-    std::swap(raw_, other.raw_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~DeviceMemory();
-  /// Blocks until the device has done all that any stream was given, and frees it. (That freeing waits is what tells
-  /// when the device is done also while a stream is captured: CUDA refuses cudaDeviceSynchronize then.)
-  void free_when_idle(CallSite site = CallSite::here());
-  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(raw_); }
+  [[nodiscard]] std::byte* data() const noexcept { return memory_.get(); }
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
 
+ protected:
+  void hold(void* memory, std::size_t bytes) noexcept {
+    memory_.reset(static_cast<std::byte*>(memory));
+    bytes_ = bytes;
+  }
+
  private:
-  void* raw_ = nullptr;
+  std::unique_ptr<std::byte, Free> memory_;
   std::size_t bytes_ = 0;
 };
 
-/// Memory of the host that devices reach directly. Movable.
-class PinnedMemory {
+struct FreeDevice {
+  void operator()(std::byte* memory) const noexcept;
+};
+/// Of the current device.
+class DeviceMemory : public OwnMemory<FreeDevice> {
+ public:
+  DeviceMemory() noexcept = default;
+  explicit DeviceMemory(std::size_t bytes);
+  /// Blocks until the device has done all that any stream was given, and frees it. (That freeing waits is what tells
+  /// when the device is done also while a stream is captured: CUDA refuses cudaDeviceSynchronize then.)
+  void free_when_idle(CallSite site = CallSite::here());
+};
+
+struct FreePinned {
+  void operator()(std::byte* memory) const noexcept;
+};
+/// Of the host; devices reach it directly.
+class PinnedMemory : public OwnMemory<FreePinned> {
  public:
   PinnedMemory() noexcept = default;
   explicit PinnedMemory(std::size_t bytes);
-  PinnedMemory(PinnedMemory&& other) noexcept
-      : raw_(std::exchange(other.raw_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
-    std::swap(raw_, other.raw_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~PinnedMemory();
-  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(raw_); }
-  [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
-
- private:
-  void* raw_ = nullptr;
-  std::size_t bytes_ = 0;
 };
 
 }  // namespace kolo::cuda

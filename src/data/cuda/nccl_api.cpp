@@ -170,21 +170,23 @@ void Communicator::receive(void* to, std::size_t count, ncclDataType_t type, int
 
 // ---------------------------------------------------------------- memory
 
-CollectiveMemory::CollectiveMemory(std::size_t bytes) : bytes_(bytes) {
+CollectiveMemory::CollectiveMemory(std::size_t bytes) {
   if (bytes == 0) return;
+  void* memory = nullptr;
   if (nccl_calls().MemAlloc != nullptr) {
-    check(nccl_calls().MemAlloc(&raw_, bytes), "ncclMemAlloc");
-  } else if (const cudaError_t result = cudaMalloc(&raw_, bytes); result != cudaSuccess) {
+    check(nccl_calls().MemAlloc(&memory, bytes), "ncclMemAlloc");
+  } else if (const cudaError_t result = cudaMalloc(&memory, bytes); result != cudaSuccess) {
     throw Error(ErrorCode::transport, std::string("cudaMalloc failed: ") + cudaGetErrorString(result));
   }
+  hold(memory, bytes);
 }
 
-CollectiveMemory::~CollectiveMemory() {
-  if (raw_ == nullptr || is_unloaded()) return;
+void FreeCollective::operator()(std::byte* memory) const noexcept {
+  if (is_unloaded()) return;
   if (nccl_calls().MemFree != nullptr) {
-    forgive(nccl_calls().MemFree(raw_));
+    forgive(nccl_calls().MemFree(memory));
   } else {
-    static_cast<void>(cudaFree(raw_));
+    static_cast<void>(cudaFree(memory));
   }
 }
 

@@ -103,25 +103,14 @@ class Communicator {
   ncclComm_t raw_ = nullptr;  // NCCL writes it while it makes the communicator, and `abort` reads it then
 };
 
-/// Memory of the current device as NCCL likes it best. Movable.
-class CollectiveMemory {
+struct FreeCollective {
+  void operator()(std::byte* memory) const noexcept;
+};
+/// Memory of the current device as NCCL likes it best.
+class CollectiveMemory : public OwnMemory<FreeCollective> {
  public:
   CollectiveMemory() noexcept = default;
   explicit CollectiveMemory(std::size_t bytes);
-  CollectiveMemory(CollectiveMemory&& other) noexcept
-      : raw_(std::exchange(other.raw_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  CollectiveMemory& operator=(CollectiveMemory&& other) noexcept {
-    std::swap(raw_, other.raw_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~CollectiveMemory();
-  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(raw_); }
-  [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
-
- private:
-  void* raw_ = nullptr;
-  std::size_t bytes_ = 0;
 };
 
 /// Tells a communicator about memory, so that peers may reach into it instead of copying through NCCL's own. Does
