@@ -77,13 +77,11 @@ void broadcast(PortionPlanner& portions, const data::Run& run, const Uneven* /*u
       portions.broadcast_in_buffer(whole, portions.limits().buffer_bytes, run.root);
       continue;
     }
-    Call call;
-    call.kind = Call::Kind::broadcast;
-    call.from = piece.input;
-    call.to = piece.output;
-    call.count = whole.bytes;
-    call.peer = run.root;
-    portions.call_direct(call);
+    portions.call_direct({.kind = Call::Kind::broadcast,
+                          .from = piece.input,
+                          .to = piece.output,
+                          .count = whole.bytes,
+                          .peer = run.root});
   }
 }
 
@@ -92,13 +90,11 @@ void message(PortionPlanner& portions, const data::Run& run, const Uneven* uneve
   const PortionLimits& limits = portions.limits();
   if (!limits.direct || limits.size != 2) return broadcast(portions, run, uneven);
   const data::Piece& piece = run.pieces.front();
-  Call call;
-  call.kind = run.root == limits.rank ? Call::Kind::send : Call::Kind::receive;
-  call.from = piece.input;
-  call.to = piece.output;
-  call.count = portions.segment_of(run, piece).bytes;
-  call.peer = 1 - limits.rank;
-  portions.call_direct(call);
+  portions.call_direct({.kind = run.root == limits.rank ? Call::Kind::send : Call::Kind::receive,
+                        .from = piece.input,
+                        .to = piece.output,
+                        .count = portions.segment_of(run, piece).bytes,
+                        .peer = 1 - limits.rank});
 }
 
 // ---------------------------------------------------------------- who sends how much to whom differs
@@ -110,22 +106,15 @@ void exchange_direct(PortionPlanner& portions, const data::Piece& piece, const U
   const std::byte* from = piece.input;
   std::byte* to = uneven.output;
   for (std::size_t peer = 0; peer < size; ++peer) {
-    Call send;
-    send.kind = Call::Kind::send;
-    send.from = from;
-    send.count = static_cast<std::uint64_t>(uneven.bytes[rank * size + peer]);
-    send.peer = static_cast<int>(peer);
-    Call receive;
-    receive.kind = Call::Kind::receive;
-    receive.to = to;
-    receive.count = static_cast<std::uint64_t>(uneven.bytes[peer * size + rank]);
-    receive.peer = static_cast<int>(peer);
+    const auto sent = static_cast<std::uint64_t>(uneven.bytes[rank * size + peer]);
+    const auto received = static_cast<std::uint64_t>(uneven.bytes[peer * size + rank]);
     if (peer != rank || from != to) {
-      portions.call_direct(send);
-      portions.call_direct(receive);
+      const int other = static_cast<int>(peer);
+      portions.call_direct({.kind = Call::Kind::send, .from = from, .count = sent, .peer = other});
+      portions.call_direct({.kind = Call::Kind::receive, .to = to, .count = received, .peer = other});
     }
-    if (!gathers) from += send.count;
-    to += receive.count;
+    if (!gathers) from += sent;
+    to += received;
   }
 }
 
@@ -144,12 +133,13 @@ void exchange_in_buffers(PortionPlanner& portions, const data::Piece& piece, con
     const std::byte* from = piece.input;
     for (std::size_t target = 0; target < (gathers ? 1 : size); ++target) {
       const bool mine = gathers || target == rank;
-      Segment part;
-      part.input = peer == rank ? from : nullptr;
-      part.output = mine ? to : nullptr;
-      part.bytes = of(peer, target);
-      part.packs = peer == rank;
-      part.unpacks = mine && part.output != part.input;
+      const std::byte* const input = peer == rank ? from : nullptr;
+      std::byte* const output = mine ? to : nullptr;
+      const Segment part{.input = input,
+                         .output = output,
+                         .bytes = of(peer, target),
+                         .packs = peer == rank,
+                         .unpacks = mine && output != input};
       if (peer == rank) from += part.bytes;
       portions.broadcast_in_buffer(part, share, static_cast<int>(peer));
     }
@@ -168,12 +158,10 @@ void allgather(PortionPlanner& portions, const data::Run& run, const Uneven* une
   const std::vector<std::int64_t>& bytes = uneven->bytes;
   const bool same = std::adjacent_find(bytes.begin(), bytes.end(), std::not_equal_to<>()) == bytes.end();
   if (!portions.limits().direct || !same) return exchange(portions, run.pieces.front(), *uneven, true);
-  Call gather;
-  gather.kind = Call::Kind::all_gather;
-  gather.from = run.pieces.front().input;
-  gather.to = uneven->output;
-  gather.count = static_cast<std::uint64_t>(bytes.front());
-  portions.call_direct(gather);
+  portions.call_direct({.kind = Call::Kind::all_gather,
+                        .from = run.pieces.front().input,
+                        .to = uneven->output,
+                        .count = static_cast<std::uint64_t>(bytes.front())});
 }
 
 void allgather_equal(PortionPlanner& portions, const data::Run& run, const Uneven* /*uneven*/) {
@@ -196,12 +184,10 @@ void alltoall(PortionPlanner& portions, const data::Run& run, const Uneven* /*un
   const auto size = static_cast<std::size_t>(portions.limits().size);
   const std::int64_t bytes = run.elements / portions.limits().size * static_cast<std::int64_t>(size_of(run.dtype));
   if (portions.limits().direct) {
-    Call call;
-    call.kind = Call::Kind::all_to_all;
-    call.from = run.pieces.front().input;
-    call.to = run.pieces.front().output;
-    call.count = static_cast<std::uint64_t>(bytes);
-    return portions.call_direct(call);
+    return portions.call_direct({.kind = Call::Kind::all_to_all,
+                                 .from = run.pieces.front().input,
+                                 .to = run.pieces.front().output,
+                                 .count = static_cast<std::uint64_t>(bytes)});
   }
   const Uneven even{std::vector<std::int64_t>(size * size, bytes), run.pieces.front().output};
   exchange(portions, run.pieces.front(), even, false);

@@ -189,7 +189,7 @@ void NcclCarrier::adopt(const Region& region) {
 }
 
 void NcclCarrier::forget(const Region& region) {
-  regions_.erase(std::remove(regions_.begin(), regions_.end(), &region), regions_.end());
+  std::erase(regions_, &region);
   for (const auto& link : links_) link->regions.erase(&region);
 }
 
@@ -297,29 +297,21 @@ void NcclCarrier::call(const Call& call, NcclLink& link, std::byte* buffer) {
   KOLO_CHECK(type) << "NCCL has no " << to_string(call.dtype);
   switch (call.kind) {
   case Call::Kind::all_reduce:
-    communicator.all_reduce(from, to, call.count, *type, nccl_op(call.op), stream);
-    return;
+    return communicator.all_reduce(from, to, call.count, *type, nccl_op(call.op), stream);
   case Call::Kind::reduce:
-    communicator.reduce(from, to, call.count, *type, nccl_op(call.op), call.peer, stream);
-    return;
+    return communicator.reduce(from, to, call.count, *type, nccl_op(call.op), call.peer, stream);
   case Call::Kind::broadcast:
-    communicator.broadcast(from, to, call.count, *type, call.peer, stream);
-    return;
+    return communicator.broadcast(from, to, call.count, *type, call.peer, stream);
   case Call::Kind::all_gather:
-    communicator.all_gather(from, to, call.count, *type, stream);
-    return;
+    return communicator.all_gather(from, to, call.count, *type, stream);
   case Call::Kind::reduce_scatter:
-    communicator.reduce_scatter(from, to, call.count, *type, nccl_op(call.op), stream);
-    return;
+    return communicator.reduce_scatter(from, to, call.count, *type, nccl_op(call.op), stream);
   case Call::Kind::all_to_all:
-    communicator.all_to_all(from, to, call.count, stream);
-    return;
+    return communicator.all_to_all(from, to, call.count, stream);
   case Call::Kind::send:
-    communicator.send(from, call.count, *type, call.peer, stream);
-    return;
+    return communicator.send(from, call.count, *type, call.peer, stream);
   case Call::Kind::receive:
-    communicator.receive(to, call.count, *type, call.peer, stream);
-    return;
+    return communicator.receive(to, call.count, *type, call.peer, stream);
   }
   KOLO_UNREACHABLE();
 }

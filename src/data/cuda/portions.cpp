@@ -2,6 +2,7 @@
 #include "data/cuda/portions.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -18,22 +19,12 @@ namespace {
 std::uint64_t rounded(std::uint64_t bytes) noexcept { return base::round_up(bytes, kBufferAlignment); }
 std::size_t chunks_in(std::uint64_t bytes) noexcept { return (bytes + kChunkBytes - 1) / kChunkBytes; }
 
-Element element_of(DType dtype) noexcept {
-  switch (dtype) {
-  case DType::boolean:
-    return Element::boolean;
-  case DType::float16:
-    return Element::float16;
-  case DType::bfloat16:
-    return Element::bfloat16;
-  case DType::float32:
-    return Element::float32;
-  case DType::float64:
-    return Element::float64;
-  default:
-    return Element::plain;
-  }
-}
+/// By DType.
+constexpr std::array<Element, kDTypeCount> kElements{
+    Element::boolean,  Element::plain,   Element::plain,  Element::plain, Element::plain,
+    Element::plain,    Element::plain,   Element::plain,  Element::plain, Element::float16,
+    Element::bfloat16, Element::float32, Element::float64};
+Element element_of(DType dtype) noexcept { return kElements[static_cast<std::size_t>(dtype)]; }
 
 DType type_of(core::Wire wire) noexcept { return *core::traits_of(wire).type; }
 
@@ -273,12 +264,8 @@ void PortionPlanner::broadcast_in_buffer(Segment part, std::uint64_t most, int r
     Segment now = cut(part, std::min(part.bytes, most));
     Portion& portion = portion_with_room(now);
     now.offset = portion.buffer_bytes;
-    Call call;
-    call.kind = Call::Kind::broadcast;
-    call.offset = now.offset;
-    call.count = rounded(now.bytes);
-    call.peer = root;
-    portion.calls.push_back(call);
+    portion.calls.push_back(
+        {.kind = Call::Kind::broadcast, .offset = now.offset, .count = rounded(now.bytes), .peer = root});
     portion.buffer_bytes += rounded(now.bytes);
     portion.chunks += chunks_in(now.bytes);
     portion.moved_bytes += now.bytes;

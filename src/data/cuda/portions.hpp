@@ -54,7 +54,7 @@ struct Segment {
   std::uint64_t bytes = 0;
   Element element = Element::plain;
   Element in_buffer = Element::plain;  ///< Chunk::in_buffer
-  Scaling scaling;                     ///< what the pack and the unpack do of it
+  Scaling scaling = {};                ///< what the pack and the unpack do of it
   bool packs = true;
   bool unpacks = true;
   /// How many bytes of the tensor take one in the buffer.
@@ -82,8 +82,8 @@ struct Call {
   std::uint64_t count = 0;  ///< in elements, as NCCL counts for that call
   DType dtype = DType::uint8;
   ReduceOp op = ReduceOp::sum;
-  Scaling scaling;  ///< what the carrier does of it
-  int peer = 0;     ///< the root, or the other end
+  Scaling scaling = {};  ///< what the carrier does of it
+  int peer = 0;          ///< the root, or the other end
 };
 
 struct Portion {
