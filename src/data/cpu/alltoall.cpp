@@ -200,17 +200,32 @@ Collective::Cut UnevenRows::cut(Chunk& chunk, std::uint64_t taken) {
   return Cut::end;
 }
 
+void UnevenRows::open_rooted(Alltoall& rows, const data::Run& run, std::byte* output,
+                             const std::vector<std::int64_t>& bytes, bool to_root) {
+  const int size = site_.topology.size;
+  const std::vector<std::int64_t> nothing(bytes.size(), 0);
+  std::vector<std::int64_t> own = nothing;
+  own[static_cast<std::size_t>(run.root)] = bytes[static_cast<std::size_t>(site_.topology.rank)];
+  const std::vector<std::int64_t>& roots = run.root == site_.topology.rank ? bytes : nothing;
+  std::vector<std::int64_t> over_distance;  // over each, the root has to do with one rank
+  for (int distance = 0; distance < size; ++distance) {
+    const int other = (run.root + (to_root ? size - distance : distance)) % size;
+    over_distance.push_back(bytes[static_cast<std::size_t>(other)]);
+  }
+  rows.open(run.pieces.front().input, output, to_root ? own : roots, to_root ? roots : own, over_distance);
+}
+
 void AlltoallSplits::open_lengths() {
   const auto size = static_cast<std::size_t>(site_.topology.size);
   const auto rank = static_cast<std::size_t>(site_.topology.rank);
-  largest_.open(runs().size(), ReduceOp::max);
+  lengths_.open(runs().size(), ReduceOp::max);
   sent_counts_.clear();
   for (std::size_t to = 0; to < size; ++to) {
     for (std::size_t i = 0; i < runs().size(); ++i) {
       const data::Run& run = runs()[i];
       KOLO_CHECK(run.splits.size() == size) << run.splits.size() << " splits for " << size << " ranks";
       sent_counts_.push_back(run.splits[to]);
-      largest_.at(i, static_cast<int>((to + size - rank) % size)) = run.splits[to];
+      lengths_.at(i, static_cast<int>((to + size - rank) % size)) = run.splits[to];
     }
   }
   received_counts_.assign(sent_counts_.size(), 0);
@@ -220,7 +235,7 @@ void AlltoallSplits::open_lengths() {
 }
 
 Collective::Cut AlltoallSplits::cut_lengths(Chunk& chunk, std::uint64_t taken) {
-  return splits_.cut(chunk, taken) == Cut::chunk ? Cut::chunk : largest_.cut(chunk, taken);
+  return splits_.cut(chunk, taken) == Cut::chunk ? Cut::chunk : UnevenRows::cut_lengths(chunk, taken);
 }
 
 void AlltoallSplits::open_rows(std::size_t index, Alltoall& rows) {
@@ -232,7 +247,7 @@ void AlltoallSplits::open_rows(std::size_t index, Alltoall& rows) {
     return own;
   };
   std::byte* output = allocate_output(run, of_run(received_counts_, 1));
-  std::vector<std::int64_t> largest = largest_.of(index);
+  std::vector<std::int64_t> largest = lengths_.of(index);
   for (std::int64_t& count : largest) count *= row_bytes;
   rows.open(run.pieces.front().input, output, of_run(sent_counts_, row_bytes), of_run(received_counts_, row_bytes),
             largest);

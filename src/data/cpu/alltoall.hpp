@@ -120,7 +120,7 @@ class Alltoall final : public Collective {
 /// Between two of them nobody waits.
 class UnevenRows : public Compound {
  public:
-  explicit UnevenRows(Site& site) : Compound(site), rows_(site) {}
+  explicit UnevenRows(Site& site) : Compound(site), lengths_(site), rows_(site) {}
   void open(Runs runs, data::Job& job) final;
   Cut cut(Chunk& chunk, std::uint64_t taken) final;
   [[nodiscard]] std::size_t over(std::uint64_t taken) const final { return ends_.over(taken); }
@@ -130,9 +130,14 @@ class UnevenRows : public Compound {
   /// Gets ready to tell what this rank knows of all the runs.
   virtual void open_lengths() = 0;
   /// As `cut`; `end` once all lengths are known.
-  virtual Cut cut_lengths(Chunk& chunk, std::uint64_t taken) = 0;
+  virtual Cut cut_lengths(Chunk& chunk, std::uint64_t taken) { return lengths_.cut(chunk, taken); }
   /// All lengths are known: asks for the output of a run, and opens its rows.
   virtual void open_rows(std::size_t run, Alltoall& rows) = 0;
+  /// Opens rows of which all go to the run's root, or all come from it: so many bytes to or from each rank.
+  void open_rooted(Alltoall& rows, const data::Run& run, std::byte* output, const std::vector<std::int64_t>& bytes,
+                   bool to_root);
+
+  Lengths lengths_;
 
  private:
   Runs runs_;
@@ -143,10 +148,11 @@ class UnevenRows : public Compound {
 };
 
 /// With splits, in two steps: everybody learns what comes to it, by an all-to-all of the splits, and how chunks are
-/// cut, by an all-reduce of the largest split of each distance, both of all runs together; then the rows go.
+/// cut, by an all-reduce of the largest split of each distance (the `lengths_`, by distance in place of rank), both of
+/// all runs together; then the rows go.
 class AlltoallSplits final : public UnevenRows {
  public:
-  explicit AlltoallSplits(Site& site) : UnevenRows(site), splits_(site), largest_(site) {}
+  explicit AlltoallSplits(Site& site) : UnevenRows(site), splits_(site) {}
 
  private:
   void open_lengths() override;
@@ -157,7 +163,6 @@ class AlltoallSplits final : public UnevenRows {
   std::vector<std::int64_t> sent_counts_;      // rows to every rank
   std::vector<std::int64_t> received_counts_;  // from
   Alltoall splits_;
-  Lengths largest_;  // rows, by distance in place of rank
 };
 
 }  // namespace kolo::data::cpu

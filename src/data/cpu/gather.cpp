@@ -16,18 +16,8 @@ void Gather::open_lengths() {
 void Gather::open_rows(std::size_t index, Alltoall& rows) {
   data::Run& run = runs()[index];
   const std::vector<std::int64_t> bytes = lengths_.of(index);
-  const int size = site_.topology.size;
-  const int root = run.root;
-  const bool is_root = root == site_.topology.rank;
-  std::byte* const output = is_root ? allocate_output(run, bytes) : nullptr;
-  const std::vector<std::int64_t> nothing(bytes.size(), 0);
-  std::vector<std::int64_t> send = nothing;
-  send[static_cast<std::size_t>(root)] = bytes[static_cast<std::size_t>(site_.topology.rank)];
-  std::vector<std::int64_t> over_distance;  // over each, one rank sends to the root
-  over_distance.reserve(bytes.size());
-  for (int distance = 0; distance < size; ++distance)
-    over_distance.push_back(bytes[static_cast<std::size_t>((root - distance + size) % size)]);
-  rows.open(run.pieces.front().input, output, send, is_root ? bytes : nothing, over_distance);
+  std::byte* const output = run.root == site_.topology.rank ? allocate_output(run, bytes) : nullptr;
+  open_rooted(rows, run, output, bytes, /*to_root=*/true);
 }
 
 // ---------------------------------------------------------------- small calls

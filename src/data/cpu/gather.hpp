@@ -6,7 +6,6 @@
 #pragma once
 
 #include "data/cpu/alltoall.hpp"
-#include "data/cpu/lengths.hpp"
 #include "data/cpu/small.hpp"
 
 namespace kolo::data::cpu {
@@ -14,15 +13,12 @@ namespace kolo::data::cpu {
 /// Sizes in bytes.
 class Gather final : public UnevenRows {
  public:
-  explicit Gather(Site& site) : UnevenRows(site), lengths_(site) {}
+  using UnevenRows::UnevenRows;
   static const SmallPart kSmall;
 
  private:
   void open_lengths() override;
-  Cut cut_lengths(Chunk& chunk, std::uint64_t taken) override { return lengths_.cut(chunk, taken); }
   void open_rows(std::size_t run, Alltoall& rows) override;
-
-  Lengths lengths_;
 };
 
 }  // namespace kolo::data::cpu

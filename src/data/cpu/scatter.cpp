@@ -22,22 +22,13 @@ void Scatter::open_lengths() {
 
 void Scatter::open_rows(std::size_t index, Alltoall& rows) {
   data::Run& run = runs()[index];
-  const int size = site_.topology.size;
-  const int root = run.root;
-  const std::vector<std::int64_t> nothing(static_cast<std::size_t>(size), 0);
-  std::vector<std::int64_t> receive = nothing;
-  std::int64_t& own = receive[static_cast<std::size_t>(root)];
-  own = lengths_.at(index, site_.topology.rank);
-  std::byte* const output = allocate_output(run, receive);
-  const std::int64_t row_bytes = run.row_elements * static_cast<std::int64_t>(size_of(run.dtype));
-  own *= row_bytes;
   std::vector<std::int64_t> bytes = lengths_.of(index);
+  std::vector<std::int64_t> received(bytes.size(), 0);
+  received[static_cast<std::size_t>(run.root)] = bytes[static_cast<std::size_t>(site_.topology.rank)];
+  std::byte* const output = allocate_output(run, received);
+  const std::int64_t row_bytes = run.row_elements * static_cast<std::int64_t>(size_of(run.dtype));
   for (std::int64_t& count : bytes) count *= row_bytes;
-  std::vector<std::int64_t> over_distance;  // over each, the root sends to one rank
-  over_distance.reserve(bytes.size());
-  for (int distance = 0; distance < size; ++distance)
-    over_distance.push_back(bytes[static_cast<std::size_t>((root + distance) % size)]);
-  rows.open(run.pieces.front().input, output, root == site_.topology.rank ? bytes : nothing, receive, over_distance);
+  open_rooted(rows, run, output, bytes, /*to_root=*/false);
 }
 
 // ---------------------------------------------------------------- small calls

@@ -5,22 +5,19 @@
 #pragma once
 
 #include "data/cpu/alltoall.hpp"
-#include "data/cpu/lengths.hpp"
 #include "data/cpu/small.hpp"
 
 namespace kolo::data::cpu {
 
+/// Lengths in rows.
 class Scatter final : public UnevenRows {
  public:
-  explicit Scatter(Site& site) : UnevenRows(site), lengths_(site) {}
+  using UnevenRows::UnevenRows;
   static const SmallPart kSmall;
 
  private:
   void open_lengths() override;
-  Cut cut_lengths(Chunk& chunk, std::uint64_t taken) override { return lengths_.cut(chunk, taken); }
   void open_rows(std::size_t run, Alltoall& rows) override;
-
-  Lengths lengths_;  // in rows
 };
 
 }  // namespace kolo::data::cpu
