@@ -44,18 +44,20 @@ class DeviceRegion {
   virtual void note_end(std::size_t offset) = 0;
 };
 
-/// What a device has been used for so far.
-struct DeviceUsage {
-  std::uint64_t buffer_bytes = 0;
-  std::uint64_t arena_bytes = 0;
-  std::uint64_t batches = 0;
-  std::uint64_t portions = 0;
-  std::uint64_t bytes_packed = 0;
-  std::uint64_t bytes_in_place = 0;
-  std::uint64_t collective_calls = 0;
-  std::uint64_t communicators = 0;
-  std::uint64_t exchanges = 0;  ///< on the host, of lengths and of who has room
+/// What a device has been used for so far. `Count`: a number, or an atomic one.
+template <class Count>
+struct DeviceCounts {
+  Count buffer_bytes{0};
+  Count arena_bytes{0};
+  Count batches{0};
+  Count portions{0};
+  Count bytes_packed{0};
+  Count bytes_in_place{0};
+  Count collective_calls{0};
+  Count communicators{0};
+  Count exchanges{0};  ///< on the host, of lengths and of who has room
 };
+using DeviceUsage = DeviceCounts<std::uint64_t>;
 
 /// A process set that this rank is a member of, as its device needs it.
 struct DeviceSet {

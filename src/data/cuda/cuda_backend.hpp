@@ -119,16 +119,7 @@ struct CudaBackendOptions {
 [[nodiscard]] std::size_t buffer_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept;
 
 /// The driver counts, any thread reads.
-struct DeviceCounters {
-  std::atomic<std::uint64_t> batches{0};
-  std::atomic<std::uint64_t> portions{0};
-  std::atomic<std::uint64_t> bytes_packed{0};
-  std::atomic<std::uint64_t> bytes_in_place{0};
-  std::atomic<std::uint64_t> collective_calls{0};
-  std::atomic<std::uint64_t> buffer_bytes{0};
-  std::atomic<std::uint64_t> communicators{0};
-  std::atomic<std::uint64_t> exchanges{0};
-
+struct DeviceCounters : data::DeviceCounts<std::atomic<std::uint64_t>> {
   void count(const Portion& portion) {
     ++portions;
     for (const Segment& segment : portion.segments) {
@@ -141,16 +132,8 @@ struct DeviceCounters {
   }
   /// But for the arenas.
   [[nodiscard]] data::DeviceUsage usage() const {
-    data::DeviceUsage usage;
-    usage.batches = batches;
-    usage.portions = portions;
-    usage.bytes_packed = bytes_packed;
-    usage.bytes_in_place = bytes_in_place;
-    usage.collective_calls = collective_calls;
-    usage.buffer_bytes = buffer_bytes;
-    usage.communicators = communicators;
-    usage.exchanges = exchanges;
-    return usage;
+    return {buffer_bytes,   arena_bytes,      batches,       portions, bytes_packed,
+            bytes_in_place, collective_calls, communicators, exchanges};
   }
 };
 
