@@ -56,12 +56,14 @@ HWY_INLINE Bits round_to_bfloat16(Float v) {
   return hn::IfThenElse(is_nan, hn::Or(b, bits(0x00400000)), rounded);
 }
 
-/// bfloat16 in the order of memory.
-struct BrainInOrder {
+struct SixteenBits {
   using Lane = float;
   static constexpr std::size_t kElementBytes = 2;
   static constexpr std::size_t kUnitBytes = 2 * kLanes<float> * 2;
+};
 
+/// bfloat16 in the order of memory.
+struct BrainInOrder : SixteenBits {
   static HWY_INLINE Pair<float> load(const std::uint8_t* memory) {
     const auto* halves = reinterpret_cast<const std::uint16_t*>(memory);
     return {float_of(hn::ShiftLeft<16>(load_u16(halves))),
@@ -76,11 +78,7 @@ struct BrainInOrder {
 
 /// bfloat16 where it comes in and goes out: the elements with even numbers (on a little-endian machine; which ones
 /// does not matter) in the first vector, those with odd ones in the second, so that no lane ever moves.
-struct BrainByParity {
-  using Lane = float;
-  static constexpr std::size_t kElementBytes = 2;
-  static constexpr std::size_t kUnitBytes = 2 * kLanes<float> * 2;
-
+struct BrainByParity : SixteenBits {
   static HWY_INLINE Pair<float> load(const std::uint8_t* memory) {
     const Bits both = hn::LoadU(Tag<std::uint32_t>(), reinterpret_cast<const std::uint32_t*>(memory));
     return {float_of(hn::ShiftLeft<16>(both)), float_of(hn::And(both, bits(0xFFFF0000)))};
@@ -135,11 +133,7 @@ HWY_INLINE void store_float16(Float v, std::uint16_t* memory) {
 
 #endif
 
-struct Half {
-  using Lane = float;
-  static constexpr std::size_t kElementBytes = 2;
-  static constexpr std::size_t kUnitBytes = 2 * kLanes<float> * 2;
-
+struct Half : SixteenBits {
   static HWY_INLINE Pair<float> load(const std::uint8_t* memory) {
     const auto* halves = reinterpret_cast<const std::uint16_t*>(memory);
     return {load_float16(halves), load_float16(halves + kLanes<float>)};
