@@ -8,9 +8,7 @@ namespace kolo::transport {
 Sharers Sharers::all(const core::Topology& world) {
   std::vector<int> members(static_cast<std::size_t>(world.size));
   std::iota(members.begin(), members.end(), 0);
-  std::vector<int> local_ranks(static_cast<std::size_t>(world.local_size()));
-  std::iota(local_ranks.begin(), local_ranks.end(), 0);
-  return {world, std::move(members), std::move(local_ranks)};
+  return of(world, members);
 }
 
 Sharers Sharers::of(const core::Topology& world, const std::vector<int>& members) {
