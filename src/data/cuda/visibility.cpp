@@ -20,10 +20,6 @@ constexpr std::string_view kGpuPrefix = "GPU-";
 constexpr std::string_view kPartPrefix = "MIG-";
 constexpr std::size_t kUuidLength = std::string_view("GPU-00000000-0000-0000-0000-000000000000").size();
 
-bool begins_with(std::string_view text, std::string_view prefix) noexcept {
-  return text.substr(0, prefix.size()) == prefix;
-}
-
 std::vector<std::string_view> split_at_commas(std::string_view list) {
   std::vector<std::string_view> entries;
   for (;;) {
@@ -37,14 +33,14 @@ std::vector<std::string_view> split_at_commas(std::string_view list) {
 enum class IdentifierKind : std::uint8_t { index, gpu, part };
 
 IdentifierKind kind_of_identifier(std::string_view entry) noexcept {
-  if (begins_with(entry, kGpuPrefix)) return IdentifierKind::gpu;
-  return begins_with(entry, kPartPrefix) ? IdentifierKind::part : IdentifierKind::index;
+  if (entry.starts_with(kGpuPrefix)) return IdentifierKind::gpu;
+  return entry.starts_with(kPartPrefix) ? IdentifierKind::part : IdentifierKind::index;
 }
 
 /// As strtoul reads it; nothing for what has no digits, or is negative.
 std::optional<std::uint64_t> index_of(std::string_view entry) noexcept {
   entry.remove_prefix(std::min(entry.find_first_not_of(" \t\n\v\f\r"), entry.size()));
-  if (begins_with(entry, "+")) entry.remove_prefix(1);
+  if (entry.starts_with("+")) entry.remove_prefix(1);
   std::uint64_t index = 0;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
   if (error != std::errc()) return std::nullopt;
@@ -64,7 +60,7 @@ Named find_gpu(std::string_view entry, const std::vector<Gpu>& gpus) {
   Named named;
   if (entry == kGpuPrefix) return named;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    if (begins_with(gpus[i].uuid, entry)) named.push_back({i, std::nullopt});
+    if (gpus[i].uuid.starts_with(entry)) named.push_back({i, std::nullopt});
   }
   return named;
 }
@@ -74,27 +70,15 @@ Named find_part(std::string_view entry, const std::vector<Gpu>& gpus) {
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     for (std::size_t part = 0; part < gpus[i].parts.size(); ++part) {
       const GpuPart& one = gpus[i].parts[part];
-      if (begins_with(one.uuid, entry) || one.old_name == entry) named.push_back({i, part});
+      if (one.uuid.starts_with(entry) || one.old_name == entry) named.push_back({i, part});
     }
   }
   return named;
 }
 
 Named named_by(IdentifierKind kind, std::string_view entry, const std::vector<Gpu>& gpus) {
-  switch (kind) {
-  case IdentifierKind::gpu:
-    return find_gpu(entry, gpus);
-  case IdentifierKind::part:
-    return find_part(entry, gpus);
-  case IdentifierKind::index:
-    break;
-  }
-  return find_by_index(entry, gpus);
-}
-
-std::string what_machine_has(std::size_t gpus) {
-  if (gpus == 0) return "this machine has no GPU";
-  return "this machine has " + std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs");
+  if (kind == IdentifierKind::gpu) return find_gpu(entry, gpus);
+  return kind == IdentifierKind::part ? find_part(entry, gpus) : find_by_index(entry, gpus);
 }
 
 /// Why an identifier is not right.
@@ -102,7 +86,8 @@ std::string reason_of(const Named& named, std::string_view entry, IdentifierKind
   if (named.size() > 1) {
     return base::quoted(entry) + " begins the names of " + std::to_string(named.size()) + " devices";
   }
-  return base::quoted(entry) + " names no device: " + what_machine_has(gpus.size()) +
+  return base::quoted(entry) + " names no device: this machine has " +
+         (gpus.empty() ? "no" : std::to_string(gpus.size())) + (gpus.size() > 1 ? " GPUs" : " GPU") +
          (kind == IdentifierKind::part ? ", as `nvidia-smi -L` lists them and their parts" : "");
 }
 
@@ -112,10 +97,6 @@ std::vector<std::string_view> well_formed(const std::vector<std::string_view>& e
     return kind_of_identifier(entry) != kind || (kind == IdentifierKind::index && !index_of(entry));
   });
   return {entries.begin(), end};
-}
-
-Visibility none_for_twice(std::string_view entry) {
-  return {{}, "it names a device twice (" + base::quoted(entry) + "), and CUDA then refuses all of it"};
 }
 
 /// CUDA shows a divided GPU by its first part.
@@ -135,14 +116,6 @@ Visibility all_of(const std::vector<Gpu>& gpus) {
 }
 
 std::string ends_the_list(const std::string& why) { return why + "; CUDA ends the list there"; }
-
-std::string without_dashes(std::string_view uuid) {
-  std::string digits;
-  for (const char c : uuid) {
-    if (c != '-') digits += c;
-  }
-  return digits;
-}
 
 }  // namespace
 
@@ -165,7 +138,7 @@ Visibility visible_devices(const std::optional<std::string>& list, const std::ve
     }
     const VisibleGpu device = as_shown(named.front(), gpus);
     if (std::find(visible.devices.begin(), visible.devices.end(), device) != visible.devices.end()) {
-      return none_for_twice(entry);
+      return {{}, "it names a device twice (" + base::quoted(entry) + "), and CUDA then refuses all of it"};
     }
     if (!visible.devices.empty() && (device.part || visible.devices.front().part)) {
       visible.remark =
@@ -276,7 +249,11 @@ std::string visibility_in_brackets() noexcept {
 
 std::optional<unsigned> number_on_machine(std::string_view uuid) noexcept {
   try {
-    const auto is_it = [&](const std::string& name) { return without_dashes(name.substr(4)) == uuid; };
+    const auto is_it = [&](std::string name) {
+      name.erase(0, kGpuPrefix.size());  // a part's is as long
+      std::erase(name, '-');
+      return name == uuid;
+    };
     const Gpus gpus = list_gpus();
     for (const Gpu& gpu : gpus.all) {
       const bool in_part =
