@@ -2,12 +2,14 @@
 #include "data/cuda/nvml_api.hpp"
 
 #include <array>
-#include <memory>
+#include <string>
 #include <utility>
 
 #include <dlfcn.h>
 
 #include <kolo/error.hpp>
+
+#include "base/shared_library.hpp"
 
 namespace kolo::cuda {
 namespace {
@@ -16,16 +18,6 @@ constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 /// NVML_DEVICE_NAME_V2_BUFFER_SIZE, NVML_DEVICE_UUID_V2_BUFFER_SIZE; a driver's version takes fewer.
 constexpr unsigned kNvmlText = 96;
 constexpr const char* kFailed = " failed";
-
-struct CloseNvml {
-  void operator()(void* library) const noexcept { static_cast<void>(::dlclose(library)); }
-};
-using NvmlLibrary = std::unique_ptr<void, CloseNvml>;
-
-std::string reason_of_dlerror() {
-  const char* const text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is each thread's own
-  return text == nullptr ? "it cannot be loaded" : text;
-}
 
 template <class Entry>
 void find_entry(void* library, Entry& entry, const char* name) {
@@ -196,13 +188,11 @@ Gpus list_gpus(const NvmlEntries& entries) {
 }
 
 Gpus list_gpus() {
-  const NvmlLibrary library(::dlopen(kNvmlLibrary, RTLD_LAZY | RTLD_LOCAL));
-  if (!library) {
-    Gpus none;
-    none.why = "no NVIDIA driver is installed (" + reason_of_dlerror() + ")";
-    return none;
-  }
-  return list_gpus(find_entries(library.get()));
+  Gpus none;
+  void* const library = base::open_shared_library(kNvmlLibrary, "nvidia", none.why);  // pip has none: the driver's
+  if (library != nullptr) return list_gpus(find_entries(library));
+  none.why = "no NVIDIA driver is installed (" + none.why + ")";
+  return none;
 }
 
 }  // namespace kolo::cuda
