@@ -93,10 +93,7 @@ void Regions::forget_common(const std::vector<std::vector<Serial>>& lists, const
     }
     return true;
   };
-  const auto gone = std::remove_if(entries_.begin(), entries_.end(), all_have_retired);
-  if (gone == entries_.end()) return;
-  entries_.erase(gone, entries_.end());
-  generation_.fetch_add(1, std::memory_order_release);
+  if (std::erase_if(entries_, all_have_retired) > 0) generation_.fetch_add(1, std::memory_order_release);
 }
 
 std::size_t Regions::size() const {

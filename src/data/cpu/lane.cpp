@@ -230,8 +230,7 @@ void Lane::pass_on(Exchange& exchange, int tag) {
 
 /// Whether all have; forgets those that have.
 bool Lane::complete(std::vector<Message>& messages) {
-  const auto completed = [&](const Message& message) { return transport_->test(message.operation); };
-  messages.erase(std::remove_if(messages.begin(), messages.end(), completed), messages.end());
+  std::erase_if(messages, [&](const Message& message) { return transport_->test(message.operation); });
   return messages.empty();
 }
 

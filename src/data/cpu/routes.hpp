@@ -34,7 +34,7 @@ namespace kolo::data::cpu {
 
 enum class Route : std::uint8_t {
   small,  ///< only calls that take the shortcut: through cache lines, without the log (small.hpp)
-  flat,   ///< each rank that wants the result reduces all inputs by itself: one meeting (allreduce.hpp, reduce.hpp)
+  flat,   ///< each rank that wants the result reduces all inputs by itself: one meeting (allreduce.hpp)
   peers,  ///< messages alone: read in the memory of the sender, where the system permits it (data/p2p/)
   slots,  ///< chunk by chunk, through shared memory (cpu_backend.hpp): what takes none of the others
 };

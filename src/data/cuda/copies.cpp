@@ -31,8 +31,8 @@ CopyEquipment::CopyEquipment(const std::function<void()>& ring) : bell(ring) {
 
 void CudaBackend::Copies::stop(DeviceCopy& copy) {
   copy.stopped = true;
-  fresh_.erase(std::remove(fresh_.begin(), fresh_.end(), &copy), fresh_.end());
-  waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), &copy), waiting_.end());
+  std::erase(fresh_, &copy);
+  std::erase(waiting_, &copy);
   copy.over = !is_under_way(copy);
 }
 
