@@ -53,12 +53,6 @@ Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
 
 }  // namespace
 
-bool operator==(const Segment& a, const Segment& b) noexcept {
-  return a.input == b.input && a.output == b.output && a.neutral == b.neutral && a.offset == b.offset &&
-         a.bytes == b.bytes && a.element == b.element && a.in_buffer == b.in_buffer && a.scaling == b.scaling &&
-         a.packs == b.packs && a.unpacks == b.unpacks;
-}
-
 std::uint64_t Segment::narrowing() const noexcept {
   if (in_buffer == element) return 1;
   return element == Element::float64 ? 4 : 2;

@@ -60,7 +60,7 @@ struct Segment {
   /// How many bytes of the tensor take one in the buffer.
   [[nodiscard]] std::uint64_t narrowing() const noexcept;
   [[nodiscard]] std::uint64_t bytes_in_buffer() const noexcept { return bytes / narrowing(); }
-  friend bool operator==(const Segment& a, const Segment& b) noexcept;
+  friend bool operator==(const Segment&, const Segment&) = default;
 };
 
 /// One collective of a portion's group.

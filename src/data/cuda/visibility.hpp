@@ -39,9 +39,7 @@ inline constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 struct VisibleGpu {
   std::size_t gpu = 0;  ///< its place in the list of the machine's
   std::optional<std::size_t> part;
-  friend bool operator==(const VisibleGpu& a, const VisibleGpu& b) noexcept {
-    return a.gpu == b.gpu && a.part == b.part;
-  }
+  friend bool operator==(const VisibleGpu&, const VisibleGpu&) = default;
 };
 
 struct Visibility {
