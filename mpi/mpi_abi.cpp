@@ -6,7 +6,7 @@
 
 #include "mpi/library/abi.hpp"
 #include "mpi/mpi_api.hpp"
-#include "mpi/mpi_borrow.hpp"
+#include "mpi/mpi_bootstrap.hpp"
 
 namespace kolo::mpi::KOLO_MPI_NAMESPACE {
 namespace {
@@ -22,12 +22,10 @@ const char* fill(const std::function<void*(const char* name)>& find) {
   return missing;
 }
 
-std::unique_ptr<bootstrap::Bootstrap> world(NodeJoiner joiner, base::Duration patience) {
-  return borrow(MPI_COMM_WORLD, std::move(joiner), patience);
-}
+std::unique_ptr<bootstrap::Bootstrap> world(base::Duration patience) { return borrow(MPI_COMM_WORLD, patience); }
 
-std::unique_ptr<bootstrap::Bootstrap> borrow_at(const void* communicator, NodeJoiner joiner, base::Duration patience) {
-  return borrow(*static_cast<const MPI_Comm*>(communicator), std::move(joiner), patience);
+std::unique_ptr<bootstrap::Bootstrap> borrow_at(const void* communicator, base::Duration patience) {
+  return borrow(*static_cast<const MPI_Comm*>(communicator), patience);
 }
 
 constexpr const char* kNames[] = {"Open MPI", "MPICH", "the ABI of the MPI standard"};

@@ -25,16 +25,6 @@ void check(int code, const std::string& call) {
   throw Error(ErrorCode::transport, call + " failed: " + (said.empty() ? "MPI error " + std::to_string(code) : said));
 }
 
-// By ThreadLevel.
-const std::array<int, 4> kThreadLevels{MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
-                                       MPI_THREAD_MULTIPLE};
-
-ThreadLevel from_mpi(int level) {
-  const auto* const found = std::find(kThreadLevels.begin(), kThreadLevels.end(), level);
-  if (found != kThreadLevels.end()) return static_cast<ThreadLevel>(found - kThreadLevels.begin());
-  throw Error(ErrorCode::transport, "MPI reports an unknown thread level, " + std::to_string(level));
-}
-
 bool is_complete(MPI_Request& request, const char* call) {
   int flag = 0;
   check(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), call);
@@ -75,9 +65,13 @@ bool is_finalized() {
 }
 
 ThreadLevel thread_level() {
+  constexpr std::array<int, 4> kLevels{MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
+                                       MPI_THREAD_MULTIPLE};
   int level = 0;
   check(MPI_Query_thread(&level), "MPI_Query_thread");
-  return from_mpi(level);
+  const auto* const found = std::find(kLevels.begin(), kLevels.end(), level);
+  if (found != kLevels.end()) return static_cast<ThreadLevel>(found - kLevels.begin());
+  throw Error(ErrorCode::transport, "MPI reports an unknown thread level, " + std::to_string(level));
 }
 
 bool is_main_thread() {
@@ -86,11 +80,9 @@ bool is_main_thread() {
   return flag != 0;
 }
 
-ThreadLevel initialize(ThreadLevel wanted) {
+void initialize() {
   int provided = 0;
-  check(MPI_Init_thread(nullptr, nullptr, kThreadLevels[static_cast<std::size_t>(wanted)], &provided),
-        "MPI_Init_thread");
-  return from_mpi(provided);
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
 }
 
 void finalize() { check(MPI_Finalize(), "MPI_Finalize"); }

@@ -29,7 +29,7 @@ bool poll_until(base::Time until, const std::function<bool()>& done);
 [[nodiscard]] bool is_finalized();
 [[nodiscard]] ThreadLevel thread_level();
 [[nodiscard]] bool is_main_thread();
-ThreadLevel initialize(ThreadLevel wanted);
+void initialize();
 void meet_world(base::Time until);
 void finalize();
 [[nodiscard]] std::string library_version();

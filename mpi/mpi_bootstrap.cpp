@@ -9,7 +9,6 @@
 
 #include "base/check.hpp"
 #include "mpi/mpi_api.hpp"
-#include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_exchange.hpp"
 #include "mpi/mpi_inter_node.hpp"
 #include "transport/polled_inter_node.hpp"
@@ -44,9 +43,53 @@ Communicator duplicate(MPI_Comm theirs, base::Duration patience) {
   return std::move(*ours);
 }
 
+/// MPI must outlive this object and the transports that it made.
+class MpiBootstrap final : public bootstrap::Bootstrap {
+ public:
+  explicit MpiBootstrap(Communicator communicator)
+      : rank_(communicator.rank()), size_(communicator.size()), exchange_(std::in_place, std::move(communicator)) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+
+  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                    base::Time begun) override {
+    if (!exchange_) throw Error(ErrorCode::transport, "the start of this job is over");
+    require_usable_mpi();  // the context may be made on another thread than the bootstrap
+    return exchange_->exchange(label, mine, patience, begun);
+  }
+
+  std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override {
+    KOLO_CHECK(topology.size == size()) << "a topology of " << topology.size << " ranks for a world of " << size();
+    const std::vector<std::string> levels =
+        exchange("thread level", std::string(to_string(thread_level())), patience, base::now());
+    for (std::size_t rank = 0; rank < levels.size(); ++rank) {
+      if (levels[rank] == to_string(ThreadLevel::multiple)) continue;
+      throw Error(ErrorCode::unsupported,
+                  "MPI carries data between nodes only with MPI_THREAD_MULTIPLE, and rank " + std::to_string(rank) +
+                      " has MPI_THREAD_" + levels[rank] +
+                      ": ask MPI_Init_thread for MPI_THREAD_MULTIPLE on every rank, or let UCX carry the data "
+                      "(KOLO_TRANSPORT=ucx, with UCX installed on every host; Debian: libucx0)");
+    }
+    return std::make_shared<transport::PolledInterNode>(std::make_shared<MpiInterNode>(exchange_->duplicate(patience)));
+  }
+
+  [[nodiscard]] std::string describe() const override {
+    return "MPI (" + library_version() + ", thread level " + std::string(to_string(thread_level())) + ")";
+  }
+
+  /// Frees the communicator here, so that the end of a context does not call MPI.
+  void close() noexcept override { exchange_.reset(); }
+
+ private:
+  const int rank_;
+  const int size_;
+  std::optional<MpiExchange> exchange_;  // until the start is over
+};
+
 }  // namespace
 
-std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience) {
+std::unique_ptr<bootstrap::Bootstrap> borrow(MPI_Comm theirs, base::Duration patience) {
   require_usable_mpi();
   if (theirs == MPI_COMM_NULL) {
     throw Error(ErrorCode::invalid_argument,
@@ -57,47 +100,7 @@ std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::D
                 "the communicator is an intercommunicator; merge its two groups with MPI_Intercomm_merge");
   }
   roll_call(theirs, "roll call", patience, base::now());
-  return std::make_unique<MpiBootstrap>(std::make_unique<MpiExchange>(duplicate(theirs, patience)), std::move(joiner));
-}
-
-MpiBootstrap::MpiBootstrap(std::unique_ptr<MpiExchange> exchange, NodeJoiner joiner)
-    : exchange_(std::move(exchange)), rank_(exchange_->rank()), size_(exchange_->size()), joiner_(std::move(joiner)) {}
-
-MpiBootstrap::~MpiBootstrap() = default;
-
-int MpiBootstrap::rank() const noexcept { return rank_; }
-int MpiBootstrap::size() const noexcept { return size_; }
-void MpiBootstrap::close() noexcept { exchange_.reset(); }
-
-std::vector<std::string> MpiBootstrap::exchange(std::string_view label, const std::string& mine,
-                                                base::Duration patience, base::Time begun) {
-  if (exchange_ == nullptr) throw Error(ErrorCode::transport, "the start of this job is over");
-  require_usable_mpi();  // the context may be made on another thread than the bootstrap
-  return exchange_->exchange(label, mine, patience, begun);
-}
-
-std::shared_ptr<transport::NodeLink> MpiBootstrap::join_node(const core::Topology& topology, std::size_t bytes,
-                                                             const std::string& job_key, base::Duration patience) {
-  return joiner_(*this, topology, bytes, job_key, patience);
-}
-
-std::shared_ptr<transport::InterNode> MpiBootstrap::inter_node(const core::Topology& topology,
-                                                               base::Duration patience) {
-  KOLO_CHECK(topology.size == size()) << "a topology of " << topology.size << " ranks for a world of " << size();
-  const std::vector<std::string> levels = exchange("thread level", std::string(to_string(thread_level())), patience);
-  for (std::size_t rank = 0; rank < levels.size(); ++rank) {
-    if (levels[rank] == to_string(ThreadLevel::multiple)) continue;
-    throw Error(ErrorCode::unsupported,
-                "MPI carries data between nodes only with MPI_THREAD_MULTIPLE, and rank " + std::to_string(rank) +
-                    " has MPI_THREAD_" + levels[rank] +
-                    ": ask MPI_Init_thread for MPI_THREAD_MULTIPLE on every rank, or let UCX carry the data "
-                    "(KOLO_TRANSPORT=ucx, with UCX installed on every host; Debian: libucx0)");
-  }
-  return std::make_shared<transport::PolledInterNode>(std::make_shared<MpiInterNode>(exchange_->duplicate(patience)));
-}
-
-std::string MpiBootstrap::describe() const {
-  return "MPI (" + library_version() + ", thread level " + std::string(to_string(thread_level())) + ")";
+  return std::make_unique<MpiBootstrap>(duplicate(theirs, patience));
 }
 
 }  // namespace kolo::mpi::KOLO_MPI_NAMESPACE

@@ -17,11 +17,6 @@ namespace kolo::mpi {
 enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
 std::string_view to_string(ThreadLevel level) noexcept;  ///< "SINGLE", ...
 
-/// Makes the node's shared memory, given a bootstrap whose `exchange` works. Another module implements it.
-using NodeJoiner = std::function<std::shared_ptr<transport::NodeLink>(
-    bootstrap::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key,
-    base::Duration patience)>;
-
 /// An ABI's functions. All but `fill` need a library of this ABI that has been filled in. Errors are Error (transport).
 struct Abi {
   const char* name;  ///< "Open MPI"
@@ -38,17 +33,16 @@ struct Abi {
   ThreadLevel (*thread_level)();
   bool (*is_main_thread)();  ///< whether this thread initialised MPI
 
-  /// Returns what MPI provides, which may be less or more.
-  ThreadLevel (*initialize)(ThreadLevel wanted);
+  void (*initialize)();  ///< with the highest thread level that MPI provides
   /// Lets MPI work until all ranks of the world have called this, or the time has come; it must not be called again
   /// then.
   void (*meet_world)(base::Time until);
   void (*finalize)();
 
   /// All ranks of the job: `borrow` of MPI_COMM_WORLD.
-  std::unique_ptr<bootstrap::Bootstrap> (*of_world)(NodeJoiner joiner, base::Duration patience);
-  /// The ranks of the communicator of this ABI that `communicator` points to, see mpi_borrow.hpp.
-  std::unique_ptr<bootstrap::Bootstrap> (*borrow)(const void* communicator, NodeJoiner joiner, base::Duration patience);
+  std::unique_ptr<bootstrap::Bootstrap> (*of_world)(base::Duration patience);
+  /// The ranks of the communicator of this ABI that `communicator` points to, see mpi_bootstrap.hpp.
+  std::unique_ptr<bootstrap::Bootstrap> (*borrow)(const void* communicator, base::Duration patience);
 };
 
 namespace openmpi {

@@ -57,7 +57,7 @@ void Lifetime::begin(const Abi& abi, base::Duration patience, const Lookup& envi
                           EXIT_FAILURE);
   const base::Watchdog::Call call(&watchdog);
   const base::ScopedVariable without_barrier(kWithoutBarrier, "1");
-  abi.initialize(ThreadLevel::multiple);
+  abi.initialize();
   ours_ = &abi;
 }
 

@@ -12,7 +12,6 @@
 
 #include "api/assemble.hpp"
 #include "base/settings.hpp"
-#include "bootstrap/handover.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "launch/process_bootstrap.hpp"
 #include "launch/start.hpp"
@@ -99,12 +98,6 @@ void expect_one_process(const base::Lookup& environment, const std::string& size
 
 }  // namespace
 
-std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap& bootstrap,
-                                                            const core::Topology& topology, std::size_t bytes,
-                                                            const std::string& job_key, base::Duration patience) {
-  return bootstrap::join_node(bootstrap, topology, bytes, job_key, patience);
-}
-
 void Launcher::note(State state) noexcept {
   if (state == State::joined || state == State::broken) mpi_.leave_open(state == State::broken);
   mpi_.leave_together(state == State::left_together);
@@ -155,7 +148,7 @@ void Launcher::begin(const Options& options) {
 }
 
 std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
-  auto bootstrap = abi_->of_world(join_node_of_processes, connect_patience(options));
+  auto bootstrap = abi_->of_world(connect_patience(options));
   expect_all_processes(environment_of(options), bootstrap->size());
   return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
 }

@@ -24,12 +24,6 @@ namespace kolo::api {
 /// A world of one.
 std::unique_ptr<detail::BootstrapHolder> solo_bootstrap();
 
-/// `bootstrap::Bootstrap::join_node` for processes. It is passed to the MPI module, which must not depend on shared
-/// memory.
-std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap& bootstrap,
-                                                            const core::Topology& topology, std::size_t bytes,
-                                                            const std::string& job_key, base::Duration patience);
-
 /// The process's membership in the launcher's job. One instance in a process; one thread at a time.
 class Launcher {
  public:

@@ -12,8 +12,7 @@ namespace {
 
 Bootstrap borrowed(const Abi& its, const void* communicator) {
   const Abi& abi = open_for(its, base::process_environment());
-  return Bootstrap(std::make_unique<detail::BootstrapHolder>(
-      abi.borrow(communicator, api::join_node_of_processes, api::connect_patience({}))));
+  return Bootstrap(std::make_unique<detail::BootstrapHolder>(abi.borrow(communicator, api::connect_patience({}))));
 }
 
 }  // namespace

@@ -35,9 +35,9 @@ class Bootstrap {
                                             base::Time begun = base::now()) = 0;
   /// The node's shared memory (`bytes` of it, zeroed), wake-ups and liveness, among the ranks of one node of
   /// `topology`. `job_key` is the same random string on every rank and authenticates the handover. If it fails on one
-  /// rank, it fails on all.
+  /// rank, it fails on all. By default: between processes (handover.hpp).
   virtual std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
-                                                         const std::string& job_key, base::Duration patience) = 0;
+                                                         const std::string& job_key, base::Duration patience);
   /// Bulk transport between nodes; called only when there is more than one node. Throws Error (unsupported), on every
   /// rank, if this start has none; UCX must then carry the data.
   virtual std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) = 0;

@@ -163,4 +163,9 @@ std::shared_ptr<transport::NodeLink> join_node(Bootstrap& bootstrap, const core:
   return link;
 }
 
+std::shared_ptr<transport::NodeLink> Bootstrap::join_node(const core::Topology& topology, std::size_t bytes,
+                                                          const std::string& job_key, base::Duration patience) {
+  return bootstrap::join_node(*this, topology, bytes, job_key, patience);
+}
+
 }  // namespace kolo::bootstrap

@@ -6,7 +6,6 @@
 #include <kolo/error.hpp>
 
 #include "base/proof.hpp"
-#include "bootstrap/handover.hpp"
 #include "launch/exchange.hpp"
 #include "launch/meeting_place.hpp"
 
@@ -26,11 +25,6 @@ class ProcessBootstrap final : public bootstrap::Bootstrap {
                                     base::Time begun) override {
     if (exchange_ == nullptr) throw Error(ErrorCode::transport, "the start of this job is over");
     return exchange_->exchange(label, mine, patience, begun);
-  }
-
-  std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
-                                                 const std::string& job_key, base::Duration patience) override {
-    return bootstrap::join_node(*this, topology, bytes, job_key, patience);
   }
 
   std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology,

@@ -7,7 +7,7 @@
 #include "base/settings.hpp"
 #include "mpi/library/lifetime.hpp"
 #include "mpi/mpi_api.hpp"
-#include "mpi/mpi_borrow.hpp"
+#include "mpi/mpi_bootstrap.hpp"
 #include "mpi/mpi_inter_node.hpp"
 #include "tests/mpi/job.hpp"
 

@@ -16,14 +16,8 @@ using kolo::testing::Report;
 namespace mpi = kolo::mpi;
 namespace bootstrap = kolo::bootstrap;
 namespace core = kolo::core;
-namespace transport = kolo::transport;
 
 constexpr kolo::base::Duration kPatience = std::chrono::seconds(60);
-
-std::shared_ptr<transport::NodeLink> join_nobody(bootstrap::Bootstrap&, const core::Topology&, std::size_t,
-                                                 const std::string&, kolo::base::Duration) {
-  return nullptr;
-}
 
 std::string text_of(int rank, std::size_t length) {
   std::string text(length, '\0');
@@ -92,31 +86,22 @@ void check_missing(Report& report, int rank, int size) {
     if (rank != size - 1) MPI_Barrier(MPI_COMM_WORLD);
   };
   {
-    const auto bootstrap = mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience);
+    const auto bootstrap = mpi::borrow(MPI_COMM_WORLD, kPatience);
     last_comes_late("test", [&] { bootstrap->exchange("test", "", patience); });
   }
   MPI_Comm theirs = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &theirs);
-  last_comes_late("roll call", [&] { mpi::borrow(theirs, join_nobody, patience); });
+  last_comes_late("roll call", [&] { mpi::borrow(theirs, patience); });
 }
 
 void check_borrowing(Report& report, int rank) {
-  report.throws(ErrorCode::invalid_argument, "MPI_COMM_NULL",
-                [] { mpi::borrow(MPI_COMM_NULL, join_nobody, kPatience); });
+  report.throws(ErrorCode::invalid_argument, "MPI_COMM_NULL", [] { mpi::borrow(MPI_COMM_NULL, kPatience); });
   // Every other rank, in reverse order; the original is freed while the duplicate lives.
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
   int theirs = 0;
   MPI_Comm_rank(half, &theirs);
-  bool joined = false;
-  const auto bootstrap = mpi::borrow(
-      half,
-      [&](bootstrap::Bootstrap& among, const core::Topology& topology, std::size_t bytes, const std::string& key,
-          auto) {
-        joined = among.rank() == theirs && topology.rank == theirs && bytes == 4096 && key == "key";
-        return std::shared_ptr<transport::NodeLink>();
-      },
-      kPatience);
+  const auto bootstrap = mpi::borrow(half, kPatience);
   MPI_Comm_free(&half);
   report.equal(bootstrap->rank(), theirs, "the rank in the borrowed communicator");
   const std::vector<std::string> all = bootstrap->exchange("test", std::to_string(rank), kPatience);
@@ -127,14 +112,14 @@ void check_borrowing(Report& report, int rank) {
   }
   const core::Topology topology =
       core::make_topology(bootstrap->rank(), std::vector<int>(static_cast<std::size_t>(bootstrap->size()), 0), 0);
-  report.check(bootstrap->join_node(topology, 4096, "key", kPatience) == nullptr && joined,
-               "the joiner is given what it needs");
+  const auto link = bootstrap->join_node(topology, 4096, "key", kPatience);
+  report.check(link->bytes() == 4096 && link->memory()[4095] == std::byte{0}, "the node's memory");
 }
 
 /// What a bootstrap gathers, in communicators of other sizes than the job's.
 void check_smaller_worlds(Report& report) {
   kolo::testing::for_worlds_within_job([&](MPI_Comm world) {
-    const auto bootstrap = mpi::borrow(world, join_nobody, kPatience);
+    const auto bootstrap = mpi::borrow(world, kPatience);
     check_exchange(report, *bootstrap);
   });
 }
@@ -154,8 +139,7 @@ int main(int argc, char** argv) {
     const int hosts = argc > 1 ? std::stoi(argv[1]) : 1;
     check_launchers(report);
     mpi::open(kolo::base::process_environment());
-    report.throws(ErrorCode::transport, "MPI is not initialised",
-                  [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
+    report.throws(ErrorCode::transport, "MPI is not initialised", [] { mpi::borrow(MPI_COMM_WORLD, kPatience); });
 
     mpi::Lifetime program_with_its_own;  // begins once MPI is there, and so never ends it
     mpi::Lifetime lifetime;
@@ -165,7 +149,7 @@ int main(int argc, char** argv) {
     program_with_its_own.end(kPatience, 0);
     report.check(!mpi::is_finalized(), "an MPI that others initialised is not finalised");
     {
-      const auto bootstrap = mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience);
+      const auto bootstrap = mpi::borrow(MPI_COMM_WORLD, kPatience);
       report.set_place(bootstrap->rank(), bootstrap->size());
       report.equal(bootstrap->describe().substr(0, 5), std::string("MPI ("), "the beginning of the description");
       report.check(bootstrap->describe().find(", thread level MULTIPLE)") != std::string::npos, bootstrap->describe());
@@ -177,7 +161,7 @@ int main(int argc, char** argv) {
     }
     // Many worlds one after another: communicators are a limited good. (Each costs many round trips between hosts.)
     for (int i = 0; i < (hosts > 1 ? 10 : 40); ++i)
-      mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience)->exchange("test", "", kPatience);
+      mpi::borrow(MPI_COMM_WORLD, kPatience)->exchange("test", "", kPatience);
 
     int rank = 0;
     int size = 0;
@@ -189,7 +173,6 @@ int main(int argc, char** argv) {
     report.check(mpi::is_finalized(), "MPI that we initialised is finalised at the end");
     lifetime.end(kPatience, 0);
     report.throws(ErrorCode::transport, "MPI has been finalised", [&] { kolo::testing::begin(lifetime, kPatience); });
-    report.throws(ErrorCode::transport, "MPI has been finalised",
-                  [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
+    report.throws(ErrorCode::transport, "MPI has been finalised", [] { mpi::borrow(MPI_COMM_WORLD, kPatience); });
   });
 }

@@ -23,7 +23,7 @@ void expect_none(Report& report, const checks::Complaints& complaints) {
 }
 
 void check_world(Report& report, MPI_Comm world) {
-  const auto bootstrap = mpi::borrow(world, {}, kPatience);
+  const auto bootstrap = mpi::borrow(world, kPatience);
   const int rank = bootstrap->rank();
   const int size = bootstrap->size();
   report.set_place(rank, size);

@@ -127,7 +127,7 @@ int main() {
     mpi::Lifetime lifetime;
     kolo::testing::begin(lifetime, kPatience);
     kolo::testing::for_worlds_within_job([&](MPI_Comm world) {
-      const auto bootstrap = mpi::borrow(world, {}, kPatience);
+      const auto bootstrap = mpi::borrow(world, kPatience);
       report.set_place(bootstrap->rank(), bootstrap->size());
       for (const int ranks_per_node : {0, 1, 2, 3}) {
         for (const int fanout : {1, 2, 8}) grow_a_tree(report, *bootstrap, ranks_per_node, fanout);
