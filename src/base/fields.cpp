@@ -42,4 +42,14 @@ ErrorCode error_code_of(const std::string& field) {
   return static_cast<ErrorCode>(*code);
 }
 
+std::string join_status(const Status& status) {
+  return join_fields({std::to_string(static_cast<int>(status.code())), status.message()});
+}
+
+Status split_status(const std::string& joined) {
+  const std::vector<std::string> fields = split_fields(joined);
+  if (fields.size() != 2) throw_unreadable();
+  return {error_code_of(fields[0]), fields[1]};
+}
+
 }  // namespace kolo::base

@@ -16,6 +16,10 @@ namespace kolo::base {
 [[nodiscard]] std::vector<std::string> split_fields(const std::string& joined);
 /// The code whose number the field holds. Throws as `split_fields` if there is no such code.
 [[nodiscard]] ErrorCode error_code_of(const std::string& field);
+/// A status as one text; that of `ok` may have a message, too.
+[[nodiscard]] std::string join_status(const Status& status);
+/// The inverse. Throws as `split_fields`.
+[[nodiscard]] Status split_status(const std::string& joined);
 /// Throws the error of `split_fields`, for a field with an impossible value.
 [[noreturn]] void throw_unreadable();
 

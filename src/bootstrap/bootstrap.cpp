@@ -17,25 +17,10 @@ namespace {
 
 constexpr std::chrono::seconds kLeastSlack{1};
 
-std::string encode(const Status& status, const std::string& said) {
-  return base::join_fields({std::to_string(static_cast<int>(status.code())), status.ok() ? said : status.message()});
-}
-
-struct Report {
-  ErrorCode code = ErrorCode::ok;
-  std::string text;  ///< what the part returned, or why it failed
-};
-
-Report decode(const std::string& bytes) {
-  std::vector<std::string> fields = base::split_fields(bytes);
-  if (fields.size() != 2) base::throw_unreadable();
-  return {base::error_code_of(fields[0]), std::move(fields[1])};
-}
-
-Status run(const std::function<std::string()>& part, std::string& said) {
+/// What the part returned, or why it failed.
+Status run(const std::function<std::string()>& part) {
   try {
-    said = part();
-    return {};
+    return {ErrorCode::ok, part()};
   } catch (const Error& error) {
     return error.status();
   } catch (const std::exception& error) {
@@ -44,11 +29,11 @@ Status run(const std::function<std::string()>& part, std::string& said) {
 }
 
 /// The rank whose failure is reported: the first with a reason of its own, else the first that waited for another.
-std::optional<std::size_t> culprit(const std::vector<Report>& reports) {
+std::optional<std::size_t> culprit(const std::vector<Status>& reports) {
   std::optional<std::size_t> found;
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    if (reports[rank].code == ErrorCode::ok) continue;
-    if (reports[rank].code != ErrorCode::timeout) return rank;
+    if (reports[rank].ok()) continue;
+    if (reports[rank].code() != ErrorCode::timeout) return rank;
     if (!found) found = rank;
   }
   return found;
@@ -59,23 +44,22 @@ std::optional<std::size_t> culprit(const std::vector<Report>& reports) {
 std::vector<std::string> take_step(Bootstrap& bootstrap, std::string_view label, base::Duration patience,
                                    const std::function<std::string()>& part) {
   const base::Time begun = base::now();
-  std::string said;
-  const Status status = run(part, said);
+  const Status mine = run(part);
   if (bootstrap.size() == 1) {
-    if (!status.ok()) throw Error(status);
-    return {said};
+    if (!mine.ok()) throw Error(mine);
+    return {mine.message()};
   }
-  std::vector<Report> reports;
-  for (const std::string& bytes : bootstrap.exchange(label, encode(status, said), patience, begun))
-    reports.push_back(decode(bytes));
+  std::vector<Status> reports;
+  for (const std::string& bytes : bootstrap.exchange(label, base::join_status(mine), patience, begun))
+    reports.push_back(base::split_status(bytes));
   if (const auto rank = culprit(reports)) {
-    const Report& why = reports[*rank];
-    throw Error(why.code == ErrorCode::timeout ? ErrorCode::transport : why.code,
-                "rank " + std::to_string(*rank) + ": " + why.text);
+    const Status& why = reports[*rank];
+    throw Error(why.code() == ErrorCode::timeout ? ErrorCode::transport : why.code(),
+                "rank " + std::to_string(*rank) + ": " + why.message());
   }
   std::vector<std::string> texts;
   texts.reserve(reports.size());
-  for (Report& report : reports) texts.push_back(std::move(report.text));
+  for (const Status& report : reports) texts.push_back(report.message());
   return texts;
 }
 

@@ -46,16 +46,10 @@ void add_watched(const Directions& directions, std::vector<pollfd>& sockets) {
   if (const WatchedStore* const watched = directions.watched()) sockets.push_back({watched->fd(), POLLIN, 0});
 }
 
-std::string encode_failure(const Status& status) {
-  return base::join_fields({std::to_string(static_cast<int>(status.code())), status.message()});
-}
-
-Error decode_failure(const std::string& body) {
-  const std::vector<std::string> fields = base::split_fields(body);
-  if (fields.size() != 2) base::throw_unreadable();
-  const ErrorCode code = base::error_code_of(fields[0]);
-  if (code == ErrorCode::ok) base::throw_unreadable();
-  return Error(code, fields[1]);
+[[noreturn]] void throw_failure(const std::string& body) {
+  const Status why = base::split_status(body);
+  if (why.ok()) base::throw_unreadable();
+  throw Error(why);
 }
 
 // ---------------------------------------------------------------- rank 0
@@ -77,7 +71,7 @@ void challenge(const Place& place, const NetworkRoute& rival) {
   while (other->lost().empty() && base::now() < deadline) {
     other->pump();
     while (std::optional<Frame> frame = other->take()) {
-      if (frame->type == FrameType::failure) throw decode_failure(frame->body);
+      if (frame->type == FrameType::failure) throw_failure(frame->body);
     }
     std::vector<pollfd> sockets{{other->fd(), other->events(), 0}};
     if (other->lost().empty()) wait_until(sockets, deadline);
@@ -268,7 +262,7 @@ class Root final : public Exchange {
   void give_up(const Status& why) {
     if (failure_) return;
     failure_ = why;
-    tell_all({FrameType::failure, step_, encode_failure(why)}, base::now() + kFarewell);
+    tell_all({FrameType::failure, step_, base::join_status(why)}, base::now() + kFarewell);
     reception_.close();
     // Reads what the ranks have sent: closing a socket with unread data would discard the last message.
     for (std::optional<Member>& member : members_) {
@@ -327,7 +321,7 @@ class Leaf final : public Exchange {
     while (true) {
       root_->pump();
       while (std::optional<Frame> frame = root_->take()) {
-        if (frame->type == FrameType::failure) throw decode_failure(frame->body);
+        if (frame->type == FrameType::failure) throw_failure(frame->body);
         if (frame->type == FrameType::waiting && frame->step == step_) {
           deadline = base::now() + bootstrap::after_waiting(patience);  // rank 0 will name the missing ranks
         }

@@ -36,16 +36,16 @@ constexpr std::chrono::milliseconds kAdoptedLook{10};
 /// The keeper's part. `failure` gets what `body` throws.
 [[noreturn]] void be_keeper(const std::function<int(int)>& body, const Pipe& lifeline, const Pipe& failure) noexcept {
   int status = EXIT_FAILURE;
+  Status why;
   try {
     base::set_thread_name("kolo-keeper");  // of another name than what one would kill by name
     status = body(lifeline.read.get());
   } catch (const Error& error) {
-    const std::string code = std::to_string(static_cast<int>(error.code()));
-    static_cast<void>(base::write_all(failure.write.get(), base::join_fields({code, error.status().message()})));
+    why = error.status();
   } catch (const std::exception& error) {
-    const std::string code = std::to_string(static_cast<int>(ErrorCode::transport));
-    static_cast<void>(base::write_all(failure.write.get(), base::join_fields({code, error.what()})));
+    why = {ErrorCode::transport, error.what()};
   }
+  if (!why.ok()) static_cast<void>(base::write_all(failure.write.get(), base::join_status(why)));
   flush_streams();
   ::_exit(status);
 }
@@ -82,9 +82,7 @@ void rethrow_of_keeper(const Pipe& failure) {
     if (got > 0) text.append(piece.data(), static_cast<std::size_t>(got));
   }
   if (text.empty()) return;
-  const std::vector<std::string> fields = base::split_fields(text);
-  if (fields.size() != 2) base::throw_unreadable();
-  throw Error(base::error_code_of(fields[0]), fields[1]);
+  throw Error(base::split_status(text));
 }
 
 }  // namespace
