@@ -13,31 +13,6 @@
 namespace kolo::base {
 namespace {
 
-std::string expected_text(const SettingRow& row) {
-  switch (row.type) {
-  case SettingType::boolean:
-    return "true or false (also 1 or 0, yes or no, on or off)";
-  case SettingType::log_level:
-  case SettingType::gpu_backend:
-  case SettingType::transport:
-    return "one of " + range_text(row);
-  case SettingType::bytes:
-    return "bytes, such as 65536 or 64K, in the range " + range_text(row);
-  case SettingType::integer:
-    return "an integer in the range " + range_text(row);
-  case SettingType::seconds:
-    return "seconds in the range " + range_text(row);
-  case SettingType::replicas:
-    return "words with commas between them: off; or first or a number of steps, from 1 to 1000000000, and -PATTERN for "
-           "names to leave out";
-  case SettingType::text:
-  case SettingType::file:
-  case SettingType::secret:
-    break;
-  }
-  return "text";
-}
-
 /// `name` is the row's name or alias: the variable that the user has to correct.
 void set_or_throw(const SettingRow& row, Settings& settings, std::string_view name, const std::string& text,
                   SettingSource source) {
@@ -123,7 +98,7 @@ std::vector<SettingReport> report(const Settings& settings) {
   const Settings defaults;
   std::vector<SettingReport> reports;
   for (const SettingRow& row : settings_table()) {
-    reports.push_back({std::string(row.name), std::string(type_text(row.type)), value_text(row, settings),
+    reports.push_back({std::string(row.name), std::string(type_text(row)), value_text(row, settings),
                        value_text(row, defaults), range_text(row), std::string(row.alias), source_of(row, settings),
                        row.shared, std::string(row.help)});
   }

@@ -55,9 +55,11 @@ const SettingRow& nearest_setting(std::string_view name);
 bool names_file(std::string_view variable);
 
 /// "seconds", "bytes", "integer", ...
-std::string_view type_text(SettingType type);
+std::string_view type_text(const SettingRow& row);
 /// "2 .. 64", "true, false", ...; empty for text.
 std::string range_text(const SettingRow& row);
+/// "an integer in the range 2 .. 64": what an error about a wrong value says.
+std::string expected_text(const SettingRow& row);
 /// The row's value as the variable would spell it.
 std::string value_text(const SettingRow& row, const Settings& settings);
 /// Sets the row's value. False, and nothing is changed, if the text is no such value or out of range.

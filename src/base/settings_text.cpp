@@ -29,154 +29,114 @@ std::string number_text(double number) {
   return {text.data(), result.ptr};
 }
 
-constexpr std::array kGpuBackends{GpuBackend::nccl, GpuBackend::staged};
-constexpr std::array kTransports{Transport::automatic, Transport::ucx, Transport::mpi};
+constexpr std::array<std::string_view, 2> kGpuBackends{"nccl", "staged"};
+constexpr std::array<std::string_view, 3> kTransports{"auto", "ucx", "mpi"};
 
-template <class Choices>
-auto parse_choice(const Choices& choices, std::string_view text) -> std::optional<typename Choices::value_type> {
-  for (const auto choice : choices) {
-    if (text == to_string(choice)) return choice;
-  }
-  return std::nullopt;
+/// What is said of a type.
+struct TypeWords {
+  std::string_view name;
+  std::string_view values;    ///< of a type whose settings all have the same range
+  std::string_view expected;  ///< in an error; the range follows where it ends with a blank
+};
+
+// By SettingType.
+constexpr std::array<TypeWords, 11> kTypes{{
+    {"seconds", "", "seconds in the range "},
+    {"bytes", "", "bytes, such as 65536 or 64K, in the range "},
+    {"integer", "", "an integer in the range "},
+    {"boolean", "true, false", "true or false (also 1 or 0, yes or no, on or off)"},
+    {"text", "", "text"},
+    {"file", "", "text"},
+    {"text", "", "text"},
+    {"one of", "trace, debug, info, warning, error, off", "one of "},
+    {"one of", "nccl, staged", "one of "},
+    {"one of", "auto, ucx, mpi", "one of "},
+    {"words", "off, first, 1 .. 1000000000, -PATTERN",
+     "words with commas between them: off; or first or a number of steps, from 1 to 1000000000, and -PATTERN for names "
+     "to leave out"},
+}};
+static_assert(kTypes.size() == static_cast<std::size_t>(SettingType::replicas) + 1);
+
+const TypeWords& words_of(const SettingRow& row) { return kTypes[static_cast<std::size_t>(row.type)]; }
+
+// ---------------------------------------------------------------- a value of each type, as text
+
+std::string spelled(const SettingRow& /*row*/, double value) { return number_text(value); }
+std::string spelled(const SettingRow& /*row*/, bool value) { return value ? "true" : "false"; }
+std::string spelled(const SettingRow& row, std::int64_t value) {
+  return row.type == SettingType::bytes ? bytes_text(value) : std::to_string(value);
 }
-
-template <class Choices>
-std::string list_choices(const Choices& choices) {
-  std::string list;
-  for (const auto choice : choices) list += (list.empty() ? "" : ", ") + std::string(to_string(choice));
-  return list;
+std::string spelled(const SettingRow& row, const std::string& value) {
+  return row.type == SettingType::secret && !value.empty() ? "(not shown)" : value;
 }
-
-template <class Number>
-bool set_number(const SettingRow& row, Settings& settings, std::optional<Number> number) {
-  // The comparison is false for NaN, too.
-  if (!number || !(static_cast<double>(*number) >= row.least && static_cast<double>(*number) <= row.most)) return false;
-  settings.*std::get<Number Settings::*>(row.field) = *number;
-  return true;
+template <class Named>
+std::string spelled(const SettingRow& /*row*/, const Named& value) {
+  return std::string(to_string(value));
 }
 
 template <class Value>
-bool set_value(const SettingRow& row, Settings& settings, const std::optional<Value>& value) {
-  if (value) settings.*std::get<Value Settings::*>(row.field) = *value;
-  return value.has_value();
+bool take(const std::optional<Value>& found, Value& value) {
+  if (found) value = *found;
+  return found.has_value();
+}
+template <class Number>
+bool take_in_range(const SettingRow& row, const std::optional<Number>& found, Number& value) {
+  // The comparison is false for NaN, too.
+  const bool fits = found && static_cast<double>(*found) >= row.least && static_cast<double>(*found) <= row.most;
+  return fits && take(found, value);
+}
+bool read(const SettingRow& row, std::string_view text, double& value) {
+  return take_in_range(row, parse_number<double>(text), value);
+}
+bool read(const SettingRow& row, std::string_view text, std::int64_t& value) {
+  return take_in_range(row, row.type == SettingType::bytes ? parse_bytes(text) : parse_number<std::int64_t>(text),
+                       value);
+}
+bool read(const SettingRow& /*row*/, std::string_view text, bool& value) { return take(parse_boolean(text), value); }
+bool read(const SettingRow& /*row*/, std::string_view text, std::string& value) {
+  value = text;
+  return true;
+}
+bool read(const SettingRow& /*row*/, std::string_view text, LogLevel& value) {
+  return take(parse_log_level(in_lower_case(text)), value);
+}
+bool read(const SettingRow& /*row*/, std::string_view text, GpuBackend& value) {
+  return take(kolo::detail::value_of<GpuBackend>(kGpuBackends, in_lower_case(text)), value);
+}
+bool read(const SettingRow& /*row*/, std::string_view text, Transport& value) {
+  return take(kolo::detail::value_of<Transport>(kTransports, in_lower_case(text)), value);
+}
+bool read(const SettingRow& /*row*/, std::string_view text, ReplicaSetting& value) {
+  return take(parse_replica_setting(text), value);
 }
 
 }  // namespace
 
-std::string_view to_string(GpuBackend backend) noexcept { return backend == GpuBackend::nccl ? "nccl" : "staged"; }
+std::string_view to_string(GpuBackend backend) noexcept { return kolo::detail::name_of(kGpuBackends, backend); }
+std::string_view to_string(Transport transport) noexcept { return kolo::detail::name_of(kTransports, transport); }
 
-std::string_view to_string(Transport transport) noexcept {
-  constexpr std::array<std::string_view, 3> kNames{"auto", "ucx", "mpi"};
-  return kolo::detail::name_of(kNames, transport);
-}
-
-std::string_view type_text(SettingType type) {
-  switch (type) {
-  case SettingType::seconds:
-    return "seconds";
-  case SettingType::bytes:
-    return "bytes";
-  case SettingType::integer:
-    return "integer";
-  case SettingType::boolean:
-    return "boolean";
-  case SettingType::text:
-  case SettingType::secret:
-    return "text";
-  case SettingType::replicas:
-    return "words";
-  case SettingType::file:
-    return "file";
-  case SettingType::log_level:
-  case SettingType::gpu_backend:
-  case SettingType::transport:
-    return "one of";
-  }
-  KOLO_UNREACHABLE();
-}
+std::string_view type_text(const SettingRow& row) { return words_of(row).name; }
 
 std::string range_text(const SettingRow& row) {
-  switch (row.type) {
-  case SettingType::seconds:
-  case SettingType::integer:
-    return number_text(row.least) + " .. " + number_text(row.most);
-  case SettingType::bytes:
-    return bytes_text(static_cast<std::int64_t>(row.least)) + " .. " + bytes_text(static_cast<std::int64_t>(row.most));
-  case SettingType::boolean:
-    return "true, false";
-  case SettingType::replicas:
-    return "off, first, 1 .. 1000000000, -PATTERN";
-  case SettingType::text:
-  case SettingType::file:
-  case SettingType::secret:
-    return "";
-  case SettingType::log_level: {
-    std::string levels;
-    for (LogLevel level = LogLevel::trace; level < LogLevel::off;
-         level = static_cast<LogLevel>(static_cast<int>(level) + 1)) {
-      levels += std::string(to_string(level)) + ", ";
-    }
-    return levels + std::string(to_string(LogLevel::off));
+  const auto between = [&](auto least, auto most) { return spelled(row, least) + " .. " + spelled(row, most); };
+  if (std::holds_alternative<double Settings::*>(row.field)) return between(row.least, row.most);
+  if (std::holds_alternative<std::int64_t Settings::*>(row.field)) {
+    return between(static_cast<std::int64_t>(row.least), static_cast<std::int64_t>(row.most));
   }
-  case SettingType::gpu_backend:
-    return list_choices(kGpuBackends);
-  case SettingType::transport:
-    return list_choices(kTransports);
-  }
-  KOLO_UNREACHABLE();
+  return std::string(words_of(row).values);
+}
+
+std::string expected_text(const SettingRow& row) {
+  const std::string_view expected = words_of(row).expected;
+  return std::string(expected) + (expected.back() == ' ' ? range_text(row) : "");
 }
 
 std::string value_text(const SettingRow& row, const Settings& settings) {
-  switch (row.type) {
-  case SettingType::seconds:
-    return number_text(settings.*std::get<double Settings::*>(row.field));
-  case SettingType::bytes:
-    return bytes_text(settings.*std::get<std::int64_t Settings::*>(row.field));
-  case SettingType::integer:
-    return std::to_string(settings.*std::get<std::int64_t Settings::*>(row.field));
-  case SettingType::boolean:
-    return settings.*std::get<bool Settings::*>(row.field) ? "true" : "false";
-  case SettingType::text:
-  case SettingType::file:
-    return settings.*std::get<std::string Settings::*>(row.field);
-  case SettingType::secret:
-    return (settings.*std::get<std::string Settings::*>(row.field)).empty() ? "" : "(not shown)";
-  case SettingType::replicas:
-    return to_string(settings.*std::get<ReplicaSetting Settings::*>(row.field));
-  case SettingType::log_level:
-    return std::string(to_string(settings.*std::get<LogLevel Settings::*>(row.field)));
-  case SettingType::gpu_backend:
-    return std::string(to_string(settings.*std::get<GpuBackend Settings::*>(row.field)));
-  case SettingType::transport:
-    return std::string(to_string(settings.*std::get<Transport Settings::*>(row.field)));
-  }
-  KOLO_UNREACHABLE();
+  return std::visit([&](auto field) { return spelled(row, settings.*field); }, row.field);
 }
 
 bool set_from_text(const SettingRow& row, Settings& settings, std::string_view text) {
-  switch (row.type) {
-  case SettingType::seconds:
-    return set_number(row, settings, parse_number<double>(text));
-  case SettingType::bytes:
-    return set_number(row, settings, parse_bytes(text));
-  case SettingType::integer:
-    return set_number(row, settings, parse_number<std::int64_t>(text));
-  case SettingType::boolean:
-    return set_value(row, settings, parse_boolean(text));
-  case SettingType::text:
-  case SettingType::file:
-  case SettingType::secret:
-    return set_value(row, settings, std::optional(std::string(text)));
-  case SettingType::replicas:
-    return set_value(row, settings, parse_replica_setting(text));
-  case SettingType::log_level:
-    return set_value(row, settings, parse_log_level(in_lower_case(text)));
-  case SettingType::gpu_backend:
-    return set_value(row, settings, parse_choice(kGpuBackends, in_lower_case(text)));
-  case SettingType::transport:
-    return set_value(row, settings, parse_choice(kTransports, in_lower_case(text)));
-  }
-  KOLO_UNREACHABLE();
+  return std::visit([&](auto field) { return read(row, text, settings.*field); }, row.field);
 }
 
 namespace {
