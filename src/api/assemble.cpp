@@ -136,9 +136,8 @@ std::shared_ptr<base::Logger> make_logger(const base::Settings& settings, const 
     const std::string ignored = base::is_privileged() ? base::ignored_variables(base::environment_names()) : "";
     if (!ignored.empty()) KOLO_LOG(*logger, warning) << ignored;
     if (settings.print_settings) {
-      for (const base::SettingReport& setting : base::report(settings)) {
-        logger->write(LogLevel::info,
-                      setting.name + "=" + setting.value + " (" + std::string(base::to_string(setting.source)) + ")");
+      for (const Setting& setting : base::report(settings)) {
+        logger->write(LogLevel::info, setting.name + "=" + setting.value + " (" + setting.source + ")");
       }
     }
   }

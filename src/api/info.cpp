@@ -61,15 +61,7 @@ BuildInfo built_with() {
   return info;
 }
 
-std::vector<Setting> settings(const Group& group) {
-  std::vector<Setting> result;
-  for (const base::SettingReport& one : base::report(api::impl_of(group).engine().settings())) {
-    std::string source(base::to_string(one.source));
-    if (one.source == base::SettingSource::alias) source = one.alias;
-    result.push_back({one.name, one.value, one.default_value, source, one.range, one.help});
-  }
-  return result;
-}
+std::vector<Setting> settings(const Group& group) { return base::report(api::impl_of(group).engine().settings()); }
 
 std::vector<std::string> explain_start(const Options& options) { return api::explain_start(options); }
 

@@ -30,9 +30,10 @@ std::optional<std::string> look_up(const Lookup& lookup, std::string_view name) 
   return value;
 }
 
-SettingSource source_of(const SettingRow& row, const Settings& settings) {
-  const auto source = settings.sources.find(row.name);
-  return source == settings.sources.end() ? SettingSource::default_value : source->second;
+std::string source_text(const SettingRow& row, const Settings& settings) {
+  const auto found = settings.sources.find(row.name);
+  const SettingSource source = found == settings.sources.end() ? SettingSource::default_value : found->second;
+  return std::string(source == SettingSource::alias ? row.alias : to_string(source));
 }
 
 [[noreturn]] void throw_foreign(const std::string& what) {
@@ -94,13 +95,12 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& names
   return sentences;
 }
 
-std::vector<SettingReport> report(const Settings& settings) {
+std::vector<Setting> report(const Settings& settings) {
   const Settings defaults;
-  std::vector<SettingReport> reports;
+  std::vector<Setting> reports;
   for (const SettingRow& row : settings_table()) {
-    reports.push_back({std::string(row.name), std::string(type_text(row)), value_text(row, settings),
-                       value_text(row, defaults), range_text(row), std::string(row.alias), source_of(row, settings),
-                       row.shared, std::string(row.help)});
+    reports.push_back({std::string(row.name), value_text(row, settings), value_text(row, defaults),
+                       source_text(row, settings), range_text(row), std::string(row.help)});
   }
   return reports;
 }
@@ -159,12 +159,13 @@ This page is generated from the table in `src/base/settings_table.cpp`; a test c
 |---|---|---|---|---|---|
 )";
 
-std::string code(const std::string& text) { return text.empty() ? text : '`' + text + '`'; }
+std::string code(std::string_view text) { return text.empty() ? std::string() : '`' + std::string(text) + '`'; }
 
-std::string table_line(const SettingReport& setting) {
-  std::string line = "| [" + code(setting.name) + "](#" + setting.name + ") | " + setting.type + " | ";
-  line += code(setting.default_value) + " | " + setting.range + " | " + (setting.shared ? "shared" : "") + " | ";
-  return line + code(setting.alias) + " |\n";
+std::string table_line(const SettingRow& row) {
+  std::string line =
+      "| [" + code(row.name) + "](#" + std::string(row.name) + ") | " + std::string(type_text(row)) + " | ";
+  line += code(value_text(row, {})) + " | " + range_text(row) + " | " + (row.shared ? "shared" : "") + " | ";
+  return line + code(row.alias) + " |\n";
 }
 
 }  // namespace
@@ -172,9 +173,10 @@ std::string table_line(const SettingReport& setting) {
 std::string settings_markdown() {
   std::string page(kPreface);
   std::string meanings;
-  for (const SettingReport& setting : report(Settings{})) {
-    page += table_line(setting);
-    meanings += "\n<a id=\"" + setting.name + "\"></a>**" + code(setting.name) + "**: " + setting.help + '\n';
+  for (const SettingRow& row : settings_table()) {
+    page += table_line(row);
+    const std::string name(row.name);
+    meanings += "\n<a id=\"" + name + "\"></a>**" + code(name) + "**: " + std::string(row.help) + '\n';
   }
   return page + meanings;
 }

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include <kolo/info.hpp>
 #include <kolo/log.hpp>
 
 namespace kolo::base {
@@ -147,19 +148,8 @@ Settings load_settings(const Lookup& lookup, const std::map<std::string, std::st
 /// that is, and one for all of Horovod's variables that Kolo does not read.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
 
-/// One setting as text. All texts except the value and the source come from the table.
-struct SettingReport {
-  std::string name;           ///< KOLO_FUSION_THRESHOLD
-  std::string type;           ///< "seconds", "bytes", "integer", "boolean", "text", "one of"
-  std::string value;          ///< as the variable would spell it: "16M"
-  std::string default_value;  ///< the default, spelled in the same way
-  std::string range;          ///< "0 .. 1T"; empty for text
-  std::string alias;          ///< Horovod's name, or empty
-  SettingSource source = SettingSource::default_value;
-  bool shared = false;  ///< rank 0's value holds for all
-  std::string help;
-};
-std::vector<SettingReport> report(const Settings& settings);
+/// All settings as text, in the order of the table.
+std::vector<Setting> report(const Settings& settings);
 
 /// The shared settings, for `adopt_shared` on another rank.
 std::string encode_shared(const Settings& settings);

@@ -46,7 +46,7 @@ void read(const Values& variables, const Values& options) {
   try {
     const base::Settings settings = load(variables, options);
     Values again;
-    for (const base::SettingReport& one : base::report(settings)) {
+    for (const Setting& one : base::report(settings)) {
       if (one.name != "KOLO_JOB_KEY") again[one.name] = one.value;
     }
     KOLO_CHECK(encode_shared(load(again, {})) == encode_shared(settings));
@@ -86,7 +86,7 @@ void run(std::string_view input) {
 /// Each variable with its default, its range's end, and something else.
 std::vector<std::string> seeds() {
   std::vector<std::string> all = {'r' + base::encode_shared({}), "eHOROVOD_FUSION_THRESHOLD=64M\nKOLO_TIMEOUTS=3\n"};
-  for (const base::SettingReport& one : base::report({})) {
+  for (const Setting& one : base::report({})) {
     all.push_back('e' + one.name + "=" + one.default_value + "\n");
     all.push_back('o' + one.name + "=" + one.range.substr(one.range.rfind(' ') + 1) + "\n");
   }
