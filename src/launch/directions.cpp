@@ -8,9 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <kolo/error.hpp>
 
 #include "base/proof.hpp"
@@ -34,10 +31,11 @@ std::string key_of(const JobKey& key, std::string_view word) {
   return std::string(base::bytes_of(base::prove(key.secret, "job " + key.job + "\n" + std::string(word))));
 }
 
-/// Listens at all addresses, IPv6 and IPv4 if the system has both.
+/// Listens at all addresses, IPv6 and IPv4 by one socket if the system has both.
 base::UniqueFd listen_everywhere(std::uint16_t port, int& error) {
-  base::UniqueFd fd = listen_at(any_address(port, true), error);
-  if (!fd.valid() && error != EADDRINUSE) fd = listen_at(any_address(port, false), error);
+  std::string wrong;
+  base::UniqueFd fd = listen_at(resolve("::", port, wrong).at(0), error);
+  if (!fd.valid() && error != EADDRINUSE) fd = listen_at(resolve("0.0.0.0", port, wrong).at(0), error);
   return fd;
 }
 
@@ -86,7 +84,8 @@ class FixedDirections final : public Directions {
       if (bind_socket(one, error).valid()) return {};
     }
     return "; " + host_ +
-           (is_address(host_) ? " is no address of this machine" : " is another machine than this one, by its name") +
+           (tcp::parse_address(host_) ? " is no address of this machine"
+                                      : " is another machine than this one, by its name") +
            ": rank 0 must run there, or be reached through it";
   }
 
@@ -101,8 +100,7 @@ class FixedDirections final : public Directions {
   }
 
   [[nodiscard]] std::string describe() const override {
-    const bool v6 = host_.find(':') != std::string::npos;
-    std::string text = "tcp://" + (v6 ? "[" + host_ + "]" : host_) + ":" + std::to_string(ports_.front());
+    std::string text = "tcp://" + at_port(host_, ports_.front());
     if (ports_.size() > 1) text += " (or the next free one of " + std::to_string(ports_.size()) + ")";
     return text;
   }
@@ -111,13 +109,13 @@ class FixedDirections final : public Directions {
   /// The addresses of `host_`, unless it is a name that must be looked up.
   [[nodiscard]] std::vector<Endpoint> fixed_addresses() const {
     std::string unresolved;
-    return host_ == "localhost" || is_address(host_) ? resolve(host_, 0, unresolved) : std::vector<Endpoint>();
+    return host_ == "localhost" || tcp::parse_address(host_) ? resolve(host_, 0, unresolved) : std::vector<Endpoint>();
   }
 
   [[nodiscard]] std::vector<base::UniqueFd> listen(std::uint16_t port, int& error) const {
     std::vector<base::UniqueFd> sockets;
     std::string wrong;
-    if (is_address(host_) || host_ == "localhost") {
+    if (host_ == "localhost" || tcp::parse_address(host_)) {
       for (const Endpoint& endpoint : resolve(host_, port, wrong)) {
         base::UniqueFd fd = listen_at(endpoint, error);
         if (fd.valid()) sockets.push_back(std::move(fd));
@@ -297,13 +295,6 @@ std::string body_of(const StoreEntry& entry) {
 
 }  // namespace
 
-bool is_address(const std::string& host) {
-  if (host.find('\0') != std::string::npos) return false;  // inet_pton ends there
-  in_addr v4{};
-  in6_addr v6{};
-  return ::inet_pton(AF_INET, host.c_str(), &v4) == 1 || ::inet_pton(AF_INET6, host.c_str(), &v6) == 1;
-}
-
 std::string proof_of(const StoreEntry& entry, const JobKey& key) {
   return base::hex_of(base::prove(key.secret, "entry " + key.job + "\n" + body_of(entry)));
 }
@@ -324,7 +315,7 @@ std::optional<StoreEntry> decode_entry(const std::string& text, std::string& pro
     const std::size_t bar = one.find('|');
     if (bar == std::string::npos) return {};
     const auto port = base::parse_number<std::uint16_t>(std::string_view(one).substr(bar + 1));
-    if (!port || !is_address(one.substr(0, bar))) return {};
+    if (!port || !tcp::parse_address(one.substr(0, bar))) return {};
     entry.addresses.emplace_back(one.substr(0, bar), *port);
   }
   return entry;

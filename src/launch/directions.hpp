@@ -33,9 +33,6 @@ struct StoreEntry {
   std::vector<std::pair<std::string, std::uint16_t>> addresses;
 };
 
-/// An address of IPv4 or IPv6, not a name.
-[[nodiscard]] bool is_address(const std::string& host);
-
 [[nodiscard]] std::string encode(const StoreEntry& entry, const JobKey& key);
 /// Empty unless it is such a text. `proof` is the proof in the text; the caller compares it with `proof_of`.
 [[nodiscard]] std::optional<StoreEntry> decode_entry(const std::string& text, std::string& proof);

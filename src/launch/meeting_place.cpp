@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "base/clock.hpp"
 #include "base/files.hpp"
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "launch/sockets.hpp"
 
 namespace kolo {
@@ -51,11 +51,6 @@ std::vector<base::UniqueFd> keep_port(const std::vector<launch::Endpoint>& all, 
   return kept;
 }
 
-std::string spelled(const std::string& host, std::uint16_t port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  return "tcp://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
-
 }  // namespace
 
 MeetingPlace::MeetingPlace(std::shared_ptr<Store> store)
@@ -68,7 +63,7 @@ MeetingPlace& MeetingPlace::operator=(const MeetingPlace&) = default;
 std::string MeetingPlace::describe() const {
   if (state_->store != nullptr) return "a store of the program's";
   if (!state_->path.empty()) return "file://" + state_->path;
-  return spelled(state_->host, state_->ports.front());
+  return "tcp://" + launch::at_port(state_->host, state_->ports.front());
 }
 
 std::uint16_t MeetingPlace::port() const noexcept { return state_->ports.empty() ? 0 : state_->ports.front(); }
@@ -123,11 +118,9 @@ MeetingPlace parse_place(const std::string& text, const std::string& variable) {
   } else if (host.find(':') != std::string::npos) {
     throw refuse();
   }
-  std::uint16_t port = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data() + colon + 1, end, port);
-  if (host.empty() || error != std::errc() || at != end || port == 0) throw refuse();
-  return store::tcp(host, port);
+  const auto port = base::parse_number<std::uint16_t>(std::string_view(text).substr(colon + 1));
+  if (host.empty() || port.value_or(0) == 0) throw refuse();
+  return store::tcp(host, *port);
 }
 
 MeetingPlace place_of_ports(std::string host, std::vector<std::uint16_t> ports) {

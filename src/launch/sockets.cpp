@@ -58,11 +58,12 @@ std::string address_text(const Endpoint& endpoint) {
   return text;
 }
 
-std::string to_text(const Endpoint& endpoint) {
-  const std::string address = address_text(endpoint);
-  const bool v6 = endpoint.address.ss_family == AF_INET6;
-  return (v6 ? "[" + address + "]" : address) + ":" + std::to_string(endpoint.port());
+std::string at_port(const std::string& host, std::uint16_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
+
+std::string to_text(const Endpoint& endpoint) { return at_port(address_text(endpoint), endpoint.port()); }
 
 std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port, std::string& wrong) {
   addrinfo hints{};
@@ -89,22 +90,6 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port, std::
   }
   if (all.empty()) wrong = "the host name " + host + " has no IPv4 or IPv6 address";
   return all;
-}
-
-Endpoint any_address(std::uint16_t port, bool v6) {
-  Endpoint endpoint;
-  if (v6) {
-    auto* address = reinterpret_cast<sockaddr_in6*>(&endpoint.address);
-    address->sin6_family = AF_INET6;
-    address->sin6_port = htons(port);
-    endpoint.length = sizeof *address;
-  } else {
-    auto* address = reinterpret_cast<sockaddr_in*>(&endpoint.address);
-    address->sin_family = AF_INET;
-    address->sin_port = htons(port);
-    endpoint.length = sizeof *address;
-  }
-  return endpoint;
 }
 
 base::UniqueFd bind_socket(const Endpoint& endpoint, int& error) {
@@ -161,17 +146,11 @@ base::UniqueFd connect_to(const Endpoint& endpoint, int& error) {
   return fd;
 }
 
-int connect_error(int fd) noexcept {
+int connect_error(int fd) {
   int error = 0;
   socklen_t length = sizeof error;
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
-  Endpoint own;
-  Endpoint peer;
-  own.length = peer.length = sizeof own.address;
-  const bool meets_itself =
-      error == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&own.address), &own.length) == 0 &&
-      ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer.address), &peer.length) == 0 && to_text(own) == to_text(peer);
-  return meets_itself ? ECONNREFUSED : error;
+  return error == 0 && to_text(own_endpoint(fd)) == peer_text(fd) ? ECONNREFUSED : error;
 }
 
 void wait_until(std::vector<pollfd>& sockets, base::Time deadline) {

@@ -27,15 +27,13 @@ struct Endpoint {
 
 /// "10.0.0.1", "::1".
 [[nodiscard]] std::string address_text(const Endpoint& endpoint);
-/// "10.0.0.1:29500", "[::1]:29500".
+/// "10.0.0.1:29500", "[::1]:29500", "name:29500".
+[[nodiscard]] std::string at_port(const std::string& host, std::uint16_t port);
 [[nodiscard]] std::string to_text(const Endpoint& endpoint);
 
 /// All addresses of a host, each once; `host` may be an address itself. Empty, and `wrong` says why, if it has none.
 /// Asks the system's resolver, which has a timeout of its own.
 [[nodiscard]] std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port, std::string& wrong);
-
-/// Stands for all addresses of this machine: IPv6 and IPv4 by one socket if the machine has both.
-[[nodiscard]] Endpoint any_address(std::uint16_t port, bool v6);
 
 /// A socket that is bound and does not listen, so that no other process gets the port. Invalid, and `error` is set, if
 /// the system refuses.
@@ -53,8 +51,8 @@ void hurry(int fd) noexcept;
 /// socket is writable.
 [[nodiscard]] base::UniqueFd connect_to(const Endpoint& endpoint, int& error);
 /// 0, or the error with which connecting ended. A socket that has connected to itself (its own port happens to be the
-/// wanted one) counts as refused, because no process listens there.
-[[nodiscard]] int connect_error(int fd) noexcept;
+/// wanted one) counts as refused, because no process listens there. Throws Error (transport).
+[[nodiscard]] int connect_error(int fd);
 
 /// Waits for an event at one of them, at most until the deadline, and never longer than a second, so that callers can
 /// check what has no descriptor. Throws Error (transport).

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/hash.hpp"
+#include "base/text.hpp"
 
 namespace kolo::launch {
 namespace {
@@ -30,11 +30,8 @@ std::optional<std::string> look_up(const base::Lookup& environment, const char* 
 }
 
 std::optional<int> parse_count(const std::string& text) {
-  int number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || at != end || number < 0) return std::nullopt;
-  return number;
+  const std::optional<int> number = base::parse_number<int>(text);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 int count_of(const base::Lookup& environment, const char* name, const std::string& otherwise) {
@@ -235,15 +232,11 @@ std::vector<std::uint16_t> ports_of(const std::string& job) {
 
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// "01" of "01-03,7", with its zeros.
 std::optional<std::string_view> first_number(std::string_view range) {
-  std::size_t digits = 0;
-  while (digits < range.size() && is_digit(range[digits])) ++digits;
-  const bool ends = digits == range.size() || range[digits] == ',' || range[digits] == '-';
-  if (digits == 0 || !ends) return std::nullopt;
-  return range.substr(0, digits);
+  const std::string_view digits = range.substr(0, range.find_first_not_of("0123456789"));
+  const bool ends = digits == range || range[digits.size()] == ',' || range[digits.size()] == '-';
+  return digits.empty() || !ends ? std::nullopt : std::optional(digits);
 }
 
 }  // namespace
