@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/connection.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -74,64 +74,58 @@ std::optional<Frame> Connection::take() {
 
 namespace {
 
-// magic, type, two unused bytes, step (4 bytes), length (8 bytes); the least significant byte first. The body and the
-// proof follow.
 constexpr char kFrameMagic = 'K';
-constexpr std::size_t kFrameHeadBytes = 16;
+/// The body and the proof follow. Numbers have the machine's byte order, the least significant byte first.
+struct FrameHead {
+  char magic = kFrameMagic;
+  FrameType type{};
+  std::uint16_t unused = 0;
+  std::uint32_t step = 0;
+  std::uint64_t length = 0;  ///< of the body
+};
+static_assert(sizeof(FrameHead) == 16);
 constexpr std::size_t kFrameProofBytes = sizeof(base::Word);
 
-void append_number(std::string& text, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
+template <class Value>
+std::string_view raw_bytes(const Value& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
 }
-
-std::uint64_t number_at(const std::string& text, std::size_t at, int bytes) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < bytes; ++i) {
-    value |= std::uint64_t{static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)])} << (8 * i);
-  }
-  return value;
-}
-
-bool is_type(char byte) { return byte >= 1 && byte <= 5; }
 
 base::Word digest_of(std::string_view head_and_body) { return base::prove("Kolo's frame", head_and_body); }
 
 }  // namespace
 
 EncodedFrame::EncodedFrame(const Frame& frame) {
-  bytes += kFrameMagic;
-  bytes += static_cast<char>(frame.type);
-  append_number(bytes, 0, 2);
-  append_number(bytes, frame.step, 4);
-  append_number(bytes, frame.body.size(), 8);
-  bytes += frame.body;
+  const FrameHead head{kFrameMagic, frame.type, 0, frame.step, frame.body.size()};
+  bytes.append(raw_bytes(head)).append(frame.body);
   digest = digest_of(bytes);
 }
 
 base::Word proof_of_frame(const base::Word& key, bool by_root, std::uint64_t number, const base::Word& digest) {
   std::string text = by_root ? "down" : "up";
-  append_number(text, number, 8);
-  text += base::bytes_of(digest);
+  text.append(raw_bytes(number)).append(base::bytes_of(digest));
   return base::prove(base::bytes_of(key), text);
 }
 
-bool FrameReader::is_full() const noexcept { return received_.size() > longest_ + kFrameHeadBytes + kFrameProofBytes; }
+bool FrameReader::is_full() const noexcept {
+  return received_.size() > longest_ + sizeof(FrameHead) + kFrameProofBytes;
+}
 
 std::optional<FrameReader::Received> FrameReader::take(std::string_view peer) {
-  if (received_.size() < kFrameHeadBytes) return std::nullopt;
-  const std::uint64_t length = number_at(received_, 8, 8);
-  if (received_[0] != kFrameMagic || !is_type(received_[1]) || length > longest_) {
+  FrameHead head;
+  if (received_.size() < sizeof head) return std::nullopt;
+  std::memcpy(&head, received_.data(), sizeof head);
+  const bool is_type = head.type >= FrameType::contribution && head.type <= FrameType::notice;
+  if (head.magic != kFrameMagic || !is_type || head.length > longest_) {
     throw Error(ErrorCode::transport, std::string(peer) + " sent what this release of Kolo cannot read; all ranks must "
                                                           "run the same release");
   }
-  const std::size_t whole = kFrameHeadBytes + length;
+  const std::size_t whole = sizeof head + head.length;
   if (received_.size() < whole + kFrameProofBytes) return std::nullopt;
-  Received received;
-  std::copy_n(received_.begin() + static_cast<std::ptrdiff_t>(whole), received.proof.size(), received.proof.begin());
-  received.digest = digest_of(std::string_view(received_).substr(0, whole));
-  received.frame.type = static_cast<FrameType>(received_[1]);
-  received.frame.step = static_cast<std::uint32_t>(number_at(received_, 4, 4));
-  received.frame.body = received_.substr(kFrameHeadBytes, length);
+  Received received{{head.type, head.step, received_.substr(sizeof head, head.length)},
+                    digest_of(std::string_view(received_).substr(0, whole)),
+                    {}};
+  std::memcpy(received.proof.data(), received_.data() + whole, kFrameProofBytes);
   received_.erase(0, whole + kFrameProofBytes);
   return received;
 }
