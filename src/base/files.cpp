@@ -67,27 +67,6 @@ ssize_t read_up_to(int fd, void* to, std::size_t bytes) noexcept {
   return static_cast<ssize_t>(done);
 }
 
-struct FoundFile {
-  UniqueFd fd;
-  std::size_t bytes = 0;
-};
-
-std::optional<FoundFile> open_found(const std::string& path, uid_t owner) {
-  UniqueFd file(open_at(path, O_RDONLY | O_NOFOLLOW));
-  struct stat about {};
-  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != owner)
-    return std::nullopt;
-  return FoundFile{std::move(file), static_cast<std::size_t>(about.st_size)};
-}
-
-std::optional<std::vector<std::byte>> read_beginning(const FoundFile& file, std::size_t bytes) {
-  std::vector<std::byte> content(bytes);
-  const ssize_t got = read_up_to(file.fd.get(), content.data(), content.size());
-  if (got < 0) return std::nullopt;
-  content.resize(static_cast<std::size_t>(got));
-  return content;
-}
-
 /// While it lives, a write beyond the limit of a file's size gives this thread an error and no signal.
 class NoSizeSignal {
  public:
@@ -117,20 +96,16 @@ class NoSizeSignal {
 
 }  // namespace
 
-std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit, uid_t owner) {
-  const std::optional<FoundFile> file = open_found(path, owner);
-  if (!file || file->bytes > limit) return std::nullopt;
-  return read_beginning(*file, file->bytes);
-}
-
-std::optional<std::vector<std::byte>> read_found_beginning(const std::string& path, std::size_t bytes, uid_t owner) {
-  const std::optional<FoundFile> file = open_found(path, owner);
-  if (!file) return std::nullopt;
-  return read_beginning(*file, std::min(bytes, file->bytes));
-}
-
-std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit) {
-  return read_found(path, limit, ::geteuid());
+std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t most, uid_t owner) {
+  const UniqueFd file(open_at(path, O_RDONLY | O_NOFOLLOW));
+  struct stat about {};
+  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != owner)
+    return std::nullopt;
+  std::vector<std::byte> content(std::min(most, static_cast<std::size_t>(about.st_size)));
+  const ssize_t got = read_up_to(file.get(), content.data(), content.size());
+  if (got < 0) return std::nullopt;
+  content.resize(static_cast<std::size_t>(got));
+  return content;
 }
 
 std::optional<NamedFile> find_named(const std::string& path) {

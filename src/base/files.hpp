@@ -18,6 +18,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,16 +31,11 @@
 
 namespace kolo::base {
 
-/// A copy of a file that was found. Nothing where there is none, where it is no regular file, belongs to another user
-/// than `owner`, is longer than `limit` bytes, or cannot be read. A file that is cut off while it is read gives what
-/// was there. The bytes are aligned as `operator new` aligns.
-[[nodiscard]] std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit, uid_t owner);
-/// The same, of this process's effective user.
-[[nodiscard]] std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t limit);
-
-/// The same of its first `bytes` bytes, however long the file is; fewer where it ends before.
-[[nodiscard]] std::optional<std::vector<std::byte>> read_found_beginning(const std::string& path, std::size_t bytes,
-                                                                         uid_t owner);
+/// A copy of a file that was found, or of its first `most` bytes. Nothing where there is none, where it is no regular
+/// file, belongs to another user than `owner`, or cannot be read. A file that is cut off while it is read gives what was
+/// there. The bytes are aligned as `operator new` aligns.
+[[nodiscard]] std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t most,
+                                                               uid_t owner = ::geteuid());
 
 /// A file that the user has named, open to be read.
 struct NamedFile {
