@@ -151,7 +151,7 @@ std::shared_ptr<recorder::Recorder> make_recorder(const engine::EngineParts& par
   const core::Topology& topology = parts.topology;
   if (recorder::is_off(setting)) return std::make_shared<recorder::Recorder>();
   const std::string directory = recorder::directory_of(setting, base::process_environment());
-  recorder::Identity identity{job, topology.rank, topology.size, topology.node, {}, recorder::host_name()};
+  recorder::Identity identity{job, topology.rank, topology.size, topology.node, {}, base::host_name()};
   identity.nodes.resize(static_cast<std::size_t>(topology.size));
   for (std::size_t node = 0; node < topology.nodes.size(); ++node) {
     for (const int rank : topology.nodes[node]) identity.nodes[static_cast<std::size_t>(rank)] = static_cast<int>(node);

@@ -15,6 +15,7 @@
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "base/clock.hpp"
+#include "base/cpu.hpp"
 #include "base/fields.hpp"
 #include "base/files.hpp"
 #include "base/settings.hpp"
@@ -85,10 +86,10 @@ void start_timeline(Context& context, const std::string& path) {
   const int rank = engine.topology().rank;
   const std::vector<int>& machines = impl.machines();
   const int machine = machines[static_cast<std::size_t>(rank)];
-  timeline::Place place{path, rank, recorder::host_name(), 0, "exact"};
+  timeline::Place place{path, rank, base::host_name(), 0, "exact"};
   if (machine != machines.front()) place.path += "." + place.host;
   impl.set_timeline(nullptr);  // the one before may have the same file
-  const Clock mine{recorder::boot_id(), offset_now()};
+  const Clock mine{base::system_name(), offset_now()};
   const Clock root = Clock::decode(allgather_bytes(context, mine.encode()).front());
   if (root.boot != mine.boot) {
     place.shift_ns = mine.offset - root.offset;

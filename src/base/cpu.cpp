@@ -102,12 +102,16 @@ std::string system_name(const std::filesystem::path& root) {
   return name;
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) throw_errno("gethostname", errno);
+  return name.data();
+}
+
 std::string machine_name(const std::filesystem::path& root) {
   std::error_code unreadable;  // then the other parts of the name must distinguish machines
   const std::filesystem::path network = std::filesystem::read_symlink(root / "proc/self/ns/net", unreadable);
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) throw_errno("gethostname", errno);
-  return system_name(root) + " " + network.string() + " " + host.data();
+  return system_name(root) + " " + network.string() + " " + host_name();
 }
 
 CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {

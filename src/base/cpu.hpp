@@ -48,10 +48,12 @@ std::size_t private_cache_bytes(const std::filesystem::path& root = "/");
 /// The size of the third-level cache, which cores share, in bytes; 0 where the system does not tell.
 std::size_t shared_cache_bytes(const std::filesystem::path& root = "/");
 
-/// Names the running system that has these CPUs: the same in all containers of a machine, which may share CPUs and
+/// Names the running system that has these CPUs (its boot): the same in all containers of a machine, which may share CPUs and
 /// nothing else. Empty if the system does not tell. `root` is the file system's, for tests.
 std::string system_name(const std::filesystem::path& root = "/");
 
+/// The machine's own name. Throws Error(transport).
+std::string host_name();
 /// Names the machine for sharing memory: equal for processes that can pass descriptors to each other by an abstract
 /// socket. It consists of the running system, the network namespace (abstract sockets belong to one), and the host's
 /// name, which distinguishes copies of one virtual machine. `root` is the file system's, for tests.

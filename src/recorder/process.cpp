@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <fstream>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/cpu.hpp"
 #include "base/text.hpp"
 
 namespace kolo::recorder {
@@ -56,26 +56,13 @@ Process Process::self() {
 }
 
 bool Process::is_in_sight(const std::string& its_boot) const {
-  return pid_namespace != 0 && pid_namespace == own_namespace() && its_boot == boot_id();
+  return pid_namespace != 0 && pid_namespace == own_namespace() && its_boot == base::system_name();
 }
 
 char Process::state() const {
   const auto stat = stat_of(std::to_string(pid));
   if (!stat || (start != 0 && stat->start != start)) return 0;
   return stat->state;
-}
-
-std::string boot_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
-}
-
-std::string host_name() {
-  std::string name(256, '\0');
-  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
-  name.resize(::strnlen(name.data(), name.size()));
-  return name;
 }
 
 }  // namespace kolo::recorder

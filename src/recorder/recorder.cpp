@@ -13,6 +13,7 @@
 
 #include <kolo/error.hpp>
 
+#include "base/cpu.hpp"
 #include "base/files.hpp"
 #include "base/hash.hpp"
 #include "base/machine.hpp"
@@ -123,7 +124,7 @@ void Recorder::lay_out(std::byte* memory, std::size_t bytes, const Identity& ide
   header->pid_namespace = self.pid_namespace;
   header->monotonic_ns = ns_of(base::Clock::now().time_since_epoch());
   header->wall_ns = ns_of(std::chrono::system_clock::now().time_since_epoch());
-  copy_text(header->boot, boot_id());
+  copy_text(header->boot, base::system_name());
   copy_text(header->host, identity.host);
   copy_text(header->job, identity.job);
   copy_text(header->release, KOLO_VERSION_STRING);

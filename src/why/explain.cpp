@@ -13,6 +13,7 @@
 #include <kolo/error.hpp>
 
 #include "base/clock.hpp"
+#include "base/cpu.hpp"
 #include "base/quote.hpp"
 #include "base/text.hpp"
 #include "core/signature.hpp"
@@ -80,7 +81,7 @@ std::optional<Job> newest_in(const std::vector<std::string>& directories, uid_t 
 /// Now, as CLOCK_MONOTONIC of the recording's boot.
 std::int64_t now_of(const recorder::Recording& recording) {
   const std::chrono::nanoseconds monotonic = base::now().time_since_epoch();
-  if (recording.boot == recorder::boot_id()) return monotonic.count();
+  if (recording.boot == base::system_name()) return monotonic.count();
   const std::chrono::nanoseconds day = std::chrono::system_clock::now().time_since_epoch();
   // Of numbers that stand in a file: they wrap.
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(day.count()) -

@@ -24,6 +24,7 @@
 
 #include <kolo/error.hpp>
 
+#include "base/cpu.hpp"
 #include "base/hash.hpp"
 #include "base/unique_fd.hpp"
 #include "recorder/process.hpp"
@@ -57,7 +58,7 @@ std::string file_of(int rank, const std::vector<recorder::Record>& records) {
   std::memcpy(header->job.data(), "job", 3);
   header->pid = rank == 0 ? static_cast<std::uint64_t>(::getpid()) : ~std::uint64_t{0};  // one runs, one is gone
   header->pid_namespace = recorder::Process::self().pid_namespace;
-  const std::string boot = recorder::boot_id();
+  const std::string boot = base::system_name();
   std::memcpy(header->boot.data(), boot.data(), std::min(boot.size(), header->boot.size() - 1));
   header->nodes = take(2, sizeof(std::int32_t));
   header->sets = take(1, sizeof(recorder::SetRow));

@@ -23,6 +23,7 @@
 
 #include <kolo/error.hpp>
 
+#include "base/cpu.hpp"
 #include "base/files.hpp"
 #include "recorder/directory.hpp"
 #include "recorder/reader.hpp"
@@ -73,7 +74,7 @@ TEST_F(RecorderFile, SaysWhoseItIs) {
   const Recording read = this->read();
   EXPECT_EQ(read.job, "job");
   EXPECT_EQ(read.host, "host");
-  EXPECT_EQ(read.boot, boot_id());
+  EXPECT_EQ(read.boot, base::system_name());
   EXPECT_EQ(read.rank, 1);
   EXPECT_EQ(read.size, 3);
   EXPECT_EQ(read.nodes, (std::vector<std::int32_t>{0, 0, 1}));
