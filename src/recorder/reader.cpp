@@ -154,7 +154,6 @@ void read_sets(const Copies& copies, Recording& recording) {
     const std::size_t at = part.offset + i * sizeof(SetRow);
     if (set == 0 || std::memcmp(&row, copies.second.data() + at, sizeof row) != 0) continue;  // it comes, or goes
     RecordedSet found;
-    found.serial = row.serial.load(std::memory_order_relaxed);
     found.words = recording.text(row.words.load(std::memory_order_relaxed));
     if (members < kMostMembers) {
       found.members = members_of(recording.text(row.members.load(std::memory_order_relaxed)), recording.size);
@@ -198,13 +197,8 @@ std::optional<Recording> parse(const Copies& copies) {
   recording.job = text_of(header.job);
   recording.host = text_of(header.host);
   recording.boot = text_of(header.boot);
-  recording.release = text_of(header.release);
   recording.rank = header.rank;
   recording.size = header.size;
-  recording.node = header.node;
-  recording.nodes.resize(header.nodes.count);
-  std::memcpy(recording.nodes.data(), copies.first.data() + header.nodes.offset,
-              header.nodes.count * sizeof(std::int32_t));
   recording.process = {header.pid, header.process_start, header.pid_namespace};
   recording.wall_ns = header.wall_ns;
   recording.monotonic_ns = header.monotonic_ns;
@@ -230,9 +224,7 @@ std::optional<Recording> read_file(const std::string& path, uid_t owner) {
   if (!first || !is_recorder(*first)) return std::nullopt;
   const std::optional<std::vector<std::byte>> second = base::read_found(path, kMostBytes, owner);
   if (!second) return std::nullopt;
-  std::optional<Recording> recording = parse({*first, *second});
-  if (recording) recording->path = path;
-  return recording;
+  return parse({*first, *second});
 }
 
 bool is_over(const std::string& path) {

@@ -37,21 +37,16 @@ namespace kolo::recorder {
 
 /// A group of which the rank was a member when the file was read.
 struct RecordedSet {
-  std::uint64_t serial = 0;
   std::string words;
   std::vector<int> members;
 };
 
 struct Recording {
-  std::string path;
   std::string job;
   std::string host;
   std::string boot;
-  std::string release;
   int rank = 0;
   int size = 1;
-  int node = 0;
-  std::vector<std::int32_t> nodes;
   Process process;
   std::int64_t wall_ns = 0;       ///< CLOCK_REALTIME when CLOCK_MONOTONIC was
   std::int64_t monotonic_ns = 0;  ///< this

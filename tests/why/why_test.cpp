@@ -42,7 +42,6 @@ class Rank {
     its.boot = "boot";
     its.rank = rank;
     its.size = size;
-    its.nodes.assign(static_cast<std::size_t>(size), 0);
     its.process = {static_cast<std::uint64_t>(100 + rank), 1};
     its.state = state;
     add(Kind::started);
