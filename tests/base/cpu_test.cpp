@@ -55,22 +55,6 @@ TEST(Cpu, AffinityIsTheThreadsOwn) {
   EXPECT_LE(usable_cpus(), static_cast<int>(cpus.size()));
 }
 
-TEST(Cgroup, VersionTwoText) {
-  EXPECT_EQ(parse_cpu_max("200000 100000\n"), 2.0);
-  EXPECT_EQ(parse_cpu_max("150000 100000"), 1.5);
-  EXPECT_EQ(parse_cpu_max("max 100000\n"), std::nullopt);
-  EXPECT_EQ(parse_cpu_max(""), std::nullopt);
-  EXPECT_EQ(parse_cpu_max("200000"), std::nullopt);
-  EXPECT_EQ(parse_cpu_max("200000 0"), std::nullopt);
-  EXPECT_EQ(parse_cpu_max("20x 100"), std::nullopt);
-}
-
-TEST(Cgroup, VersionOneText) {
-  EXPECT_EQ(parse_cfs_quota("400000\n", "100000\n"), 4.0);
-  EXPECT_EQ(parse_cfs_quota("-1\n", "100000\n"), std::nullopt);
-  EXPECT_EQ(parse_cfs_quota("", "100000"), std::nullopt);
-}
-
 class CgroupTree : public testing::Test {
  protected:
   CgroupTree() : root_(fs::path(testing::TempDir()) / ("kolo_cgroup_" + std::to_string(::getpid()))) {
@@ -84,6 +68,31 @@ class CgroupTree : public testing::Test {
   }
   fs::path root_;
 };
+
+TEST_F(CgroupTree, VersionTwoText) {
+  const auto quota = [&](const char* text) {
+    put("cpu.max", text);
+    return cgroup_cpu_quota("0::/", root_);
+  };
+  EXPECT_EQ(quota("200000 100000\n"), 2.0);
+  EXPECT_EQ(quota("150000 100000"), 1.5);
+  EXPECT_EQ(quota("max 100000\n"), std::nullopt);
+  EXPECT_EQ(quota(""), std::nullopt);
+  EXPECT_EQ(quota("200000"), std::nullopt);
+  EXPECT_EQ(quota("200000 0"), std::nullopt);
+  EXPECT_EQ(quota("20x 100"), std::nullopt);
+}
+
+TEST_F(CgroupTree, VersionOneText) {
+  const auto quota = [&](const char* quota_us, const char* period_us) {
+    put("cpu.cfs_quota_us", quota_us);
+    put("cpu.cfs_period_us", period_us);
+    return cgroup_cpu_quota("0::/", root_);
+  };
+  EXPECT_EQ(quota("400000\n", "100000\n"), 4.0);
+  EXPECT_EQ(quota("-1\n", "100000\n"), std::nullopt);
+  EXPECT_EQ(quota("", "100000"), std::nullopt);
+}
 
 TEST_F(CgroupTree, NoQuotaAnywhere) {
   EXPECT_EQ(cgroup_cpu_quota("0::/a\n", root_), std::nullopt);
@@ -114,8 +123,8 @@ TEST_F(CgroupTree, WhatCannotBeReadIsNoQuota) {
   put("job/cpu.cfs_quota_us", "300000\n");
   put("job/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(cgroup_cpu_quota("0::/job\n", root_), 3.0);
-  using namespace std::string_view_literals;
-  EXPECT_EQ(cgroup_cpu_quota("0::/\0/cpu\n"sv, root_), std::nullopt);  // ends a name of the system's: a folder
+  using namespace std::string_literals;
+  EXPECT_EQ(cgroup_cpu_quota("0::/\0/cpu\n"s, root_), std::nullopt);  // ends a name of the system's: a folder
 }
 
 TEST_F(CgroupTree, VersionOneByItsControllers) {

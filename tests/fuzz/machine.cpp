@@ -50,10 +50,8 @@ void look_at_gpus(const std::string& list) {
 }
 
 void look_at_groups(std::string_view text) {
-  for (const std::optional<double> quota :
-       {base::parse_cpu_max(text), base::cgroup_cpu_quota(text, "/proc/no such folder")}) {
-    KOLO_CHECK(!quota || (*quota > 0 && std::isfinite(*quota)));
-  }
+  const std::optional<double> quota = base::cgroup_cpu_quota(std::string(text), "/proc/no such folder");
+  KOLO_CHECK(!quota || (*quota > 0 && std::isfinite(*quota)));
 }
 
 }  // namespace
