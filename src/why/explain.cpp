@@ -118,18 +118,9 @@ Job find_job(const std::string& named, const base::Lookup& environment) {
 }
 
 JobReport explain(const Job& job) {
-  JobReport report;
+  JobReport report = judge(job.observed, now_of(job.observed.front().recording));
   report.directory = job.directory;
-  Judgement judgement = judge(job.observed, now_of(job.observed.front().recording));
-  report.verdict = to_string(judgement.verdict);
-  report.suspects = std::move(judgement.suspects);
-  report.tensors = std::move(judgement.tensors);
-  report.sentences = job.messages;
-  for (std::string& sentence : judgement.sentences) report.sentences.push_back(std::move(sentence));
-  for (RankLine& line : judgement.ranks) {
-    report.ranks.push_back({line.rank, std::move(line.host), line.pid, std::move(line.state), std::move(line.last),
-                            line.last_at, line.batches, line.awaited});
-  }
+  report.sentences.insert(report.sentences.begin(), job.messages.begin(), job.messages.end());
   return report;
 }
 

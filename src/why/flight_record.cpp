@@ -62,37 +62,29 @@ class Pickle {
 
 /// PyTorch's name of a collective, and whether every rank gives, and gets, as many bytes.
 struct Named {
+  CollectiveKind kind;
   std::string_view name;
   bool is_even = false;
 };
+
+constexpr Named kNames[] = {{CollectiveKind::allreduce, "all_reduce", true},
+                            {CollectiveKind::broadcast, "broadcast", true},
+                            {CollectiveKind::reduce, "reduce", true},
+                            {CollectiveKind::allgather, "all_gather_v"},
+                            {CollectiveKind::allgather_equal, "all_gather_v"},
+                            {CollectiveKind::alltoall, "all_to_all"},
+                            {CollectiveKind::alltoall_splits, "all_to_all"},
+                            {CollectiveKind::alltoall_known, "all_to_all"},
+                            {CollectiveKind::reduce_scatter, "reduce_scatter_v"},
+                            {CollectiveKind::gather, "gather"},
+                            {CollectiveKind::scatter, "scatter"},
+                            {CollectiveKind::add_process_set, "split"},
+                            {CollectiveKind::message, "send", true}};
+
 Named named(std::uint8_t kind) {
-  switch (static_cast<CollectiveKind>(kind)) {
-  case CollectiveKind::allreduce:
-    return {"all_reduce", true};
-  case CollectiveKind::broadcast:
-    return {"broadcast", true};
-  case CollectiveKind::reduce:
-    return {"reduce", true};
-  case CollectiveKind::allgather:
-  case CollectiveKind::allgather_equal:
-    return {"all_gather_v"};
-  case CollectiveKind::alltoall:
-  case CollectiveKind::alltoall_splits:
-  case CollectiveKind::alltoall_known:
-    return {"all_to_all"};
-  case CollectiveKind::reduce_scatter:
-    return {"reduce_scatter_v"};
-  case CollectiveKind::gather:
-    return {"gather"};
-  case CollectiveKind::scatter:
-    return {"scatter"};
-  case CollectiveKind::add_process_set:
-    return {"split"};
-  case CollectiveKind::message:
-    return {"send", true};
-  default:
-    return {"barrier"};
-  }
+  const auto is_its = [kind](const Named& one) { return static_cast<std::uint8_t>(one.kind) == kind; };
+  const auto* const found = std::find_if(std::begin(kNames), std::end(kNames), is_its);
+  return found != std::end(kNames) ? *found : Named{CollectiveKind::barrier, "barrier"};
 }
 
 /// A request on one rank.

@@ -5,11 +5,10 @@
 #include <array>
 #include <map>
 #include <set>
-#include <string_view>
+#include <string>
 #include <utility>
 
 #include "base/quote.hpp"
-#include "recorder/reader.hpp"
 #include "why/history.hpp"
 #include "why/testimony.hpp"
 #include "why/waits.hpp"
@@ -18,8 +17,8 @@
 namespace kolo::why {
 namespace {
 
-constexpr std::array<std::string_view, 12> kVerdicts{"healthy", "killed", "stopped", "gave up",  "left",   "lost",
-                                                     "late",    "order",  "slow",    "mismatch", "failed", "unclear"};
+/// By Life.
+constexpr std::array<const char*, 4> kStates{"runs", "is stopped", "has ended", "cannot be seen from here"};
 
 std::string joined(const std::set<std::string>& hosts) {
   std::string text;
@@ -33,7 +32,7 @@ class Judge {
   Judge(const std::vector<Observed>& observed, std::int64_t now_ns)
       : history_(observed, now_ns), waits_(history_), testimony_(history_) {}
 
-  Judgement judge() {
+  JobReport judge() {
     tell_files();
     tell_errors();
     find();
@@ -47,7 +46,7 @@ class Judge {
  private:
   [[nodiscard]] const Facts& of(int rank) const { return history_.of(rank); }
 
-  void suspect(Verdict verdict, std::vector<int> ranks) {
+  void suspect(const char* verdict, std::vector<int> ranks) {
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     result_.verdict = verdict;
@@ -67,13 +66,13 @@ class Judge {
     if (find_ended() || (is_ended_by_mismatch && find_mismatch()) || find_told() || find_waited_for()) return;
     if (find_mismatch()) return;
     if (std::any_of(all.begin(), all.end(), [](const Facts& facts) { return facts.fault.has_value(); })) {
-      suspect(Verdict::failed, {});
+      suspect("failed", {});
       say("No rank is known to have caused that.");
     } else if (waits_.requests().empty() && waits_.batches().empty()) {
-      suspect(Verdict::healthy, {});
+      suspect("healthy", {});
       say("Nothing waits for long: no rank holds the others up.");
     } else {
-      suspect(Verdict::unclear, {});
+      suspect("unclear", {});
       say("The recorders do not say which rank holds the others up.");
     }
   }
@@ -101,7 +100,7 @@ class Judge {
       say(upper(rank_text(rank)) + " is stopped, by a signal or a debugger: process " + history_.process_text(rank) +
           "; " + history_.last_text(rank) + ".");
     }
-    const Verdict verdict = stopped.empty() ? Verdict::killed : Verdict::stopped;
+    const char* const verdict = stopped.empty() ? "killed" : "stopped";
     gone.insert(gone.end(), stopped.begin(), stopped.end());
     suspect(verdict, std::move(gone));
     return true;
@@ -132,7 +131,7 @@ class Judge {
     const bool is_told = testimony_.named() >= 0;
     say(upper(ranks_text(gone)) + " ended without a word" +
         (is_told ? "." : " in the start, perhaps because of a rank that has no file."));
-    if (!is_told) suspect(Verdict::unclear, {});
+    if (!is_told) suspect("unclear", {});
     return !is_told;
   }
 
@@ -153,14 +152,14 @@ class Judge {
     say(upper(rank_text(rank)) +
         (is_late ? " kept the others waiting until a deadline passed" : " was lost, as other ranks say") +
         (history_.has_file(rank) ? "; " + history_.last_text(rank) : "; it has no file here") + ".");
-    suspect(is_late ? Verdict::late : Verdict::lost, {rank});
+    suspect(is_late ? "late" : "lost", {rank});
     return true;
   }
   /// It said itself that it cannot go on.
   bool tell_giving_up(int rank) {
     const Heard& said = *of(rank).reported;
     say(upper(rank_text(rank)) + " gave up " + history_.at(rank, said.time) + ": " + said.sentence);
-    suspect(Verdict::gave_up, {rank});
+    suspect("gave up", {rank});
     return true;
   }
   bool tell_left(int rank) {
@@ -169,7 +168,7 @@ class Judge {
         (facts.leaving != 0 ? " " + history_.at(rank, facts.leaving) : std::string()) +
         " while other ranks had operations that need it" +
         (history_.has_file(rank) ? "; before, " + history_.last_words(facts) : "") + ".");
-    suspect(Verdict::left, {rank});
+    suspect("left", {rank});
     return true;
   }
 
@@ -178,7 +177,7 @@ class Judge {
     for (const auto& [number, batch] : waits_.batches()) {
       const std::vector<int>& ranks = !batch.behind.empty() ? batch.behind : batch.group->unknown;
       if (ranks.empty() || batch.running.size() + ranks.size() > static_cast<std::size_t>(history_.size())) continue;
-      suspect(Verdict::slow, ranks);
+      suspect("slow", ranks);
       say(upper(ranks_text(ranks)) + (ranks.size() == 1 ? " has" : " have") + " not come to " +
           history_.text_of(number.first, batch.what) + ", which " + ranks_text(batch.running) +
           (batch.running.size() == 1 ? " runs" : " run") + ".");
@@ -210,9 +209,9 @@ class Judge {
     }
     if (late.empty()) {
       say("These ranks wait for each other: they make their calls in different orders.");
-      suspect(Verdict::order, {circle.begin(), circle.end()});
+      suspect("order", {circle.begin(), circle.end()});
     } else {
-      suspect(Verdict::late, {late.begin(), late.end()});
+      suspect("late", {late.begin(), late.end()});
     }
     return true;
   }
@@ -227,7 +226,7 @@ class Judge {
       if (of(rank).mismatches.empty()) continue;
       const Heard& first = of(rank).mismatches.front();
       say("Ranks disagreed " + history_.at(rank, first.time) + ": " + first.sentence);
-      suspect(Verdict::mismatch, {});
+      suspect("mismatch", {});
       return true;
     }
     return false;
@@ -284,8 +283,8 @@ class Judge {
     has_told_requests_ = true;
   }
 
-  [[nodiscard]] RankLine line_of(int rank) const {
-    RankLine line;
+  [[nodiscard]] RankReport line_of(int rank) const {
+    RankReport line;
     line.rank = rank;
     const Facts& facts = of(rank);
     if (facts.recording == nullptr) {
@@ -294,25 +293,12 @@ class Judge {
     }
     line.host = base::on_one_line(facts.recording->host);
     line.pid = facts.recording->process.pid;
-    switch (facts.life) {
-    case Life::runs:
-      line.state = "runs";
-      break;
-    case Life::stopped:
-      line.state = "is stopped";
-      break;
-    case Life::gone:
-      line.state = facts.vanished() ? "was killed" : "has ended";
-      break;
-    case Life::unknown:
-      line.state = "cannot be seen from here";
-      break;
-    }
+    line.state = facts.vanished() ? "was killed" : kStates[static_cast<std::size_t>(facts.life)];
     if (facts.fault || (facts.life == Life::gone && facts.ends_with_failure())) line.state += " after an error";
     line.last = base::on_one_line(history_.last_text(rank));
-    line.last_at = history_.seconds_since_begin(history_.time_of(rank, facts.last));
+    line.last_s = history_.seconds_since_begin(history_.time_of(rank, facts.last));
     line.batches = facts.batches;
-    line.awaited = facts.awaited;
+    line.awaited_batches = facts.awaited;
     return line;
   }
 
@@ -320,15 +306,13 @@ class Judge {
   const Waits waits_;
   const Testimony testimony_;
   bool has_told_requests_ = false;
-  Judgement result_;
+  JobReport result_;
 };
 
 }  // namespace
 
-std::string_view to_string(Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
-
-Judgement judge(const std::vector<Observed>& observed, std::int64_t now_ns) {
-  if (observed.empty()) return {};
+JobReport judge(const std::vector<Observed>& observed, std::int64_t now_ns) {
+  if (observed.empty()) return {{}, "unclear", {}, {}, {}, {}};
   return Judge(observed, now_ns).judge();
 }
 

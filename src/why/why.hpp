@@ -18,56 +18,17 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "recorder/reader.hpp"
+#include <kolo/looking.hpp>
+
 #include "why/facts.hpp"
 
 namespace kolo::why {
 
-/// What has become of a job, in a word that programs may compare.
-enum class Verdict : std::uint8_t {
-  healthy,   ///< nothing waits for long
-  killed,    ///< suspects' processes ended without a word
-  stopped,   ///< suspects' processes are stopped
-  gave_up,   ///< suspects said that they cannot go on: an exception of the program, or an error of Kolo's
-  left,      ///< suspects called shutdown, or ended their program, while others needed them
-  lost,      ///< suspects were lost, as others say
-  late,      ///< suspects have not submitted what others wait for
-  order,     ///< suspects wait for each other's requests
-  slow,      ///< suspects have not come to a batch that others run
-  mismatch,  ///< ranks disagree about a request
-  failed,    ///< the job failed, and nobody is known to have caused it
-  unclear,   ///< something waits, and the recorders do not say for whom
-};
-/// "healthy", "killed", ...
-[[nodiscard]] std::string_view to_string(Verdict verdict) noexcept;
-
-struct RankLine {
-  int rank = 0;
-  std::string host;           ///< empty: there is no file
-  std::uint64_t pid = 0;      ///< 0: there is no file
-  std::string state;          ///< of its process and its engine: "runs", "is stopped", "has ended after an error", ...
-  std::string last;           ///< what it did last
-  double last_at = 0;         ///< when, in seconds since the job's first event
-  std::uint64_t batches = 0;  ///< in its file, for which it is known which rank was the last to submit
-  std::uint64_t awaited = 0;  ///< of these: for which it was this one
-};
-
-struct Judgement {
-  Verdict verdict = Verdict::unclear;
-  std::vector<int> suspects;         ///< ascending
-  std::vector<std::string> tensors;  ///< what was in flight and waits for them; names
-  std::vector<std::string> sentences;
-  std::vector<RankLine> ranks;
-};
-
 /// `now_ns`: CLOCK_MONOTONIC of the boot of the first observed rank; what waits is compared with it unless all ranks
-/// are known to have ended. Sentences, and what lines say, are each one line, whatever stands in the recorders;
+/// are known to have ended. Sentences, and what is said of ranks, are each one line, whatever stands in the recorders;
 /// `tensors` are names as they are.
-[[nodiscard]] Judgement judge(const std::vector<Observed>& observed, std::int64_t now_ns);
+[[nodiscard]] JobReport judge(const std::vector<Observed>& observed, std::int64_t now_ns);
 
 }  // namespace kolo::why
