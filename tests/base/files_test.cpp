@@ -122,7 +122,7 @@ TEST_F(Files, NamedToReadMayNotBeThereYet) {
 TEST_F(Files, MemoryIsTakenForNoFileThatIsTooLong) {
   const UniqueFd sparse = create_file(at("sparse"));
   ASSERT_EQ(::ftruncate(sparse.get(), off_t{1} << 40U), 0);
-  EXPECT_EQ(text_of(read_found(at("sparse"), 1000)), "(nothing)");
+  EXPECT_EQ(read_found(at("sparse"), 1000).value().size(), 1000U);
   EXPECT_EQ(error_of([&] { static_cast<void>(read_named(at("sparse"), 1000)); }),
             "io: " + at("sparse") + ": has 1099511627776 bytes; at most 1000 are expected");
 }
