@@ -2,7 +2,6 @@
 #include "base/thread.hpp"
 
 #include <array>
-#include <exception>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -40,45 +39,25 @@ std::thread start_thread(std::string_view what, std::function<void()> body) {
   }
 }
 
-LeavableThread::LeavableThread(std::string_view what, std::function<void()> body) : end_(std::make_shared<End>()) {
-  thread_ = start_thread(what, [end = end_, body = std::move(body)] {
-    body();
-    {
-      const MutexLock lock(end->mutex);
-      end->is_over = true;
-    }
-    end->changed.notify_all();
-  });
+LeavableThread::LeavableThread(std::string_view what, std::function<void()> body) {
+  const auto task = std::make_shared<std::packaged_task<void()>>(std::move(body));
+  over_ = task->get_future();
+  thread_ = start_thread(what, [task] { (*task)(); });
 }
 
 LeavableThread::~LeavableThread() {
   if (thread_.joinable()) thread_.detach();
 }
 
-bool LeavableThread::ends_by(Time deadline) noexcept {
-  if (!thread_.joinable()) return true;
-  {
-    const MutexLock lock(end_->mutex);
-    while (!end_->is_over && end_->changed.wait_until(end_->mutex, deadline)) {
-    }
-    if (!end_->is_over) return false;
-  }
+bool LeavableThread::ends_by(Time deadline) {
+  if (over_.wait_until(deadline) != std::future_status::ready) return false;
   thread_.join();
+  over_.get();
   return true;
 }
 
 bool run_within(Duration patience, std::string_view what, std::function<void()> body) {
-  const auto failure = std::make_shared<std::exception_ptr>();
-  LeavableThread thread(what, [failure, body = std::move(body)] {
-    try {
-      body();
-    } catch (...) {
-      *failure = std::current_exception();
-    }
-  });
-  if (!thread.ends_by(after(now(), patience))) return false;
-  if (*failure) std::rethrow_exception(*failure);
-  return true;
+  return LeavableThread(what, std::move(body)).ends_by(after(now(), patience));
 }
 
 Watchdog::Watchdog(Duration patience, std::string last_words, int status) {

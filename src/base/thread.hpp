@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,26 +33,18 @@ inline constexpr std::chrono::seconds kFilePatience{10};
 /// for such a thread only so long, and then leaves it to itself, with the memory that it owns.
 class LeavableThread {
  public:
-  /// No thread.
-  LeavableThread() = default;
-  /// `body` owns everything that it touches, and throws nothing. Throws Error (transport): "<what> cannot be started:
-  /// ...".
+  /// `body` owns everything that it touches. Throws Error (transport): "<what> cannot be started: ...".
   LeavableThread(std::string_view what, std::function<void()> body);
   /// Leaves the thread, if it still runs.
   ~LeavableThread();
   LeavableThread(const LeavableThread&) = delete;
   LeavableThread& operator=(const LeavableThread&) = delete;
 
-  /// Whether it has ended by then. (There may be none.)
-  [[nodiscard]] bool ends_by(Time deadline) noexcept;
+  /// Whether it has ended by then. Throws what `body` has thrown. Once.
+  [[nodiscard]] bool ends_by(Time deadline);
 
  private:
-  struct End {
-    Mutex mutex;
-    ConditionVariable changed;
-    bool is_over KOLO_GUARDED_BY(mutex) = false;
-  };
-  std::shared_ptr<End> end_;
+  std::future<void> over_;
   std::thread thread_;
 };
 

@@ -35,11 +35,6 @@ TEST(LeavableThread, WhatDoesNotReturnIsLeft) {
   over.get_future().wait();
 }
 
-TEST(LeavableThread, OneThatIsNotThereHasEnded) {
-  LeavableThread none;
-  EXPECT_TRUE(none.ends_by(now()));
-}
-
 TEST(Watchdog, CallsThatReturnGoOn) {
   Watchdog watch(kShort, "a call hangs", 3);
   const Time until = now() + std::chrono::milliseconds(30);
