@@ -2,7 +2,6 @@
 #include "base/log.hpp"
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <new>
@@ -10,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "base/files.hpp"
 #include "base/quote.hpp"
 
 namespace kolo {
@@ -49,13 +49,11 @@ constexpr std::size_t kLongestRecord = std::size_t{16} << 10U;
 void write_to_stderr(const LogRecord& record) noexcept {
   try {
     const std::string line = format_log_line(record);
-    while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {
-    }
+    static_cast<void>(write_all(STDERR_FILENO, line));
   } catch (...) {
     // No memory for the line: logging must not end the program.
     static constexpr std::string_view kLost = "[kolo] a log record was lost for want of memory\n";
-    while (::write(STDERR_FILENO, kLost.data(), kLost.size()) < 0 && errno == EINTR) {
-    }
+    static_cast<void>(write_all(STDERR_FILENO, kLost));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <kolo/log.hpp>
 
+#include "base/check.hpp"
 #include "base/mutex.hpp"
 #include "base/text.hpp"
 
@@ -17,7 +18,7 @@
 #define KOLO_LOG(logger, level_name)                                                                                   \
   __builtin_expect((logger).enabled(::kolo::LogLevel::level_name), 0) == 0                                             \
       ? static_cast<void>(0)                                                                                           \
-      : ::kolo::base::detail::LogVoidify() &                                                                           \
+      : ::kolo::base::detail::Voidify() &                                                                              \
             ::kolo::base::detail::LogLine((logger), ::kolo::LogLevel::level_name).stream()
 
 namespace kolo::base {
@@ -64,10 +65,6 @@ class LogLine {
   const Logger& logger_;
   Text text_;
   LogLevel level_;
-};
-
-struct LogVoidify {
-  void operator&(std::ostream& /*stream*/) const noexcept {}
 };
 
 }  // namespace detail
