@@ -44,16 +44,6 @@ struct Flags {
   bool json = false;
 };
 
-/// It has been told.
-struct StartFailed {
-  explicit StartFailed(kolo::ErrorCode its_code) : code(its_code) {}
-  kolo::ErrorCode code;
-};
-
-struct BadFlags : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 struct FreeBitmap {
   void operator()(hwloc_bitmap_t bitmap) const noexcept { hwloc_bitmap_free(bitmap); }
 };
@@ -279,14 +269,10 @@ po::options_description describe_flags(Flags& flags) {
 Flags parse(int argc, char** argv) {
   Flags flags;
   po::variables_map given;
-  try {
-    const auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(argc, argv).options(describe_flags(flags)).positional({}).style(style).run(),
-              given);
-    po::notify(given);
-  } catch (const po::error& error) {
-    throw BadFlags(error.what());
-  }
+  const auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+  po::store(po::command_line_parser(argc, argv).options(describe_flags(flags)).positional({}).style(style).run(),
+            given);
+  po::notify(given);
   return flags;
 }
 
@@ -336,8 +322,8 @@ void print_devices(const Flags& flags) {
 
 /// In the words of a start that has failed.
 std::string ways_to_start() {
-  std::string text = "ways to start, in this order\n";
-  for (const std::string& way : kolo::explain_start()) text += "  " + way + "\n";
+  std::string text = "ways to start, in this order";
+  for (const std::string& way : kolo::explain_start()) text += "\n  " + way;
   return text;
 }
 
@@ -346,8 +332,7 @@ void run(const Flags& flags) {
   try {
     session.emplace();
   } catch (const kolo::Error& error) {
-    std::cerr << "kolo-info: " << error.status().message() << "\n" << ways_to_start();
-    throw StartFailed(error.code());
+    throw kolo::Error(error.code(), error.status().message() + "\n" + ways_to_start());
   }
   const std::vector<Json> ranks = gather(flags.all);
   if (ranks.empty()) return;
@@ -375,11 +360,9 @@ int main(int argc, char** argv) {
     }
     tools::flush_output();
     return 0;
-  } catch (const BadFlags& error) {
+  } catch (const po::error& error) {
     std::cerr << "kolo-info: " << error.what() << " (see --help)\n";
     return 2;
-  } catch (const StartFailed& failure) {
-    return failure.code == kolo::ErrorCode::invalid_setting ? 2 : 1;
   } catch (const kolo::Error& error) {
     std::cerr << "kolo-info: " << error.status().message() << "\n";
     return error.code() == kolo::ErrorCode::invalid_setting ? 2 : 1;

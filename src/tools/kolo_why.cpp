@@ -9,7 +9,6 @@
 //     kolo-why --fr-trace TO [DIR]   what PyTorch's torchfrtrace reads, into the folder TO
 #include <exception>
 #include <iostream>
-#include <stdexcept>
 #include <string>
 
 #include <boost/program_options.hpp>
@@ -21,9 +20,7 @@
 
 namespace {
 
-struct BadFlags : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+namespace po = boost::program_options;
 
 struct Flags {
   std::string directory;
@@ -54,7 +51,6 @@ exit status: 0 nothing is wrong, 1 something is, 2 wrong flags, there is no job,
 )";
 
 Flags parse(int argc, char** argv) {
-  namespace po = boost::program_options;
   Flags flags;
   po::options_description all;
   all.add_options()                                   //
@@ -67,12 +63,8 @@ Flags parse(int argc, char** argv) {
   po::positional_options_description positional;
   positional.add("directory", 1);
   po::variables_map values;
-  try {
-    po::store(po::command_line_parser(argc, argv).options(all).positional(positional).run(), values);
-    po::notify(values);
-  } catch (const po::error& error) {
-    throw BadFlags(error.what());
-  }
+  po::store(po::command_line_parser(argc, argv).options(all).positional(positional).run(), values);
+  po::notify(values);
   return flags;
 }
 
@@ -96,7 +88,7 @@ int main(int argc, char** argv) {
     }
     tools::flush_output();
     return report.verdict == "healthy" ? 0 : 1;
-  } catch (const BadFlags& error) {
+  } catch (const po::error& error) {
     std::cerr << "kolo-why: " << error.what() << " (see --help)\n";
     return 2;
   } catch (const kolo::Error& error) {
