@@ -92,8 +92,10 @@ class Writer {
   void add_device_span(const recorder::Record& record, std::string& lines);
   [[nodiscard]] std::string name_of(std::uint64_t id) const;
   [[nodiscard]] int row_of(std::uint32_t set, std::uint64_t id, std::string& lines);
+  /// `row` 0: of the process.
+  [[nodiscard]] std::string metadata(std::string_view what, const std::string& arguments, int row = 0) const;
+  [[nodiscard]] std::string sort_index() const;
   [[nodiscard]] std::string row_name(int row, std::string_view name) const;
-  [[nodiscard]] std::string microseconds(std::uint64_t ns) const;
   [[nodiscard]] std::string begin_of(std::string_view phase, std::string_view name, int row, std::uint64_t time) const;
   void span(std::string& lines, std::string_view name, int row, std::uint64_t from, std::uint64_t to,
             const std::string& arguments) const;

@@ -36,6 +36,12 @@ std::string kind_text(std::uint8_t kind) {
   return std::string(core::to_string(static_cast<core::CollectiveKind>(kind)));
 }
 
+std::string microseconds(std::uint64_t ns) {
+  std::string rest = std::to_string(ns % 1000);
+  rest.insert(0, 3 - rest.size(), '0');
+  return std::to_string(ns / 1000) + "." + rest;
+}
+
 /// "flat", or "flat, slots".
 std::string route_text(std::uint8_t routes) {
   constexpr std::array<std::pair<recorder::BatchRoutes, std::string_view>, 5> kNames{
@@ -53,27 +59,23 @@ std::string route_text(std::uint8_t routes) {
 
 }  // namespace
 
-std::string Writer::head() const {
-  const std::string process = "\"pid\":" + std::to_string(place_.rank);
-  const auto metadata = [&](std::string_view what, const std::string& arguments, const std::string& row) {
-    return "{\"ph\":\"M\",\"name\":" + quoted_json(what) + "," + process + row + ",\"args\":{" + arguments + "}},\n";
-  };
-  std::string lines =
-      metadata("process_name", "\"name\":" + quoted_json("rank " + std::to_string(place_.rank) + " on " + place_.host),
-               "") +
-      metadata("process_sort_index", field("sort_index", static_cast<std::uint64_t>(place_.rank)), "") +
-      metadata("process_labels", "\"labels\":" + quoted_json("clock: " + place_.clock), "");
-  const std::array<std::pair<int, std::string_view>, 3> rows{
-      {{kProgramRow, "program"}, {kUnnamedRow, "unnamed"}, {kMessagesRow, "messages"}}};
-  for (const auto& [row, name] : rows)
-    lines += metadata("thread_name", "\"name\":" + quoted_json(name), ",\"tid\":" + std::to_string(row));
-  return lines;
+std::string Writer::metadata(std::string_view what, const std::string& arguments, int row) const {
+  return "{\"ph\":\"M\",\"name\":" + quoted_json(what) + ",\"pid\":" + std::to_string(place_.rank) +
+         (row == 0 ? "" : ",\"tid\":" + std::to_string(row)) + ",\"args\":{" + arguments + "}}";
 }
 
-std::string Writer::tail() const {
-  return "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":" + std::to_string(place_.rank) + ",\"args\":{" +
-         field("sort_index", static_cast<std::uint64_t>(place_.rank)) + "}}\n]\n";
+std::string Writer::sort_index() const {
+  return metadata("process_sort_index", field("sort_index", static_cast<std::uint64_t>(place_.rank)));
 }
+
+std::string Writer::head() const {
+  const std::string name = "rank " + std::to_string(place_.rank) + " on " + place_.host;
+  return metadata("process_name", "\"name\":" + quoted_json(name)) + ",\n" + sort_index() + ",\n" +
+         metadata("process_labels", "\"labels\":" + quoted_json("clock: " + place_.clock)) + ",\n" +
+         row_name(kProgramRow, "program") + row_name(kUnnamedRow, "unnamed") + row_name(kMessagesRow, "messages");
+}
+
+std::string Writer::tail() const { return sort_index() + "\n]\n"; }
 
 std::string Writer::name_of(std::uint64_t id) const {
   const auto found = names_.find(id);
@@ -90,29 +92,19 @@ int Writer::row_of(std::uint32_t set, std::uint64_t id, std::string& lines) {
 }
 
 std::string Writer::row_name(int row, std::string_view name) const {
-  return "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" + std::to_string(place_.rank) +
-         ",\"tid\":" + std::to_string(row) + ",\"args\":{\"name\":" + quoted_json(name) + "}},\n";
-}
-
-std::string Writer::microseconds(std::uint64_t ns) const {
-  const auto shifted = static_cast<std::uint64_t>(static_cast<std::int64_t>(ns) + place_.shift_ns);
-  std::string rest = std::to_string(shifted % 1000);
-  rest.insert(0, 3 - rest.size(), '0');
-  return std::to_string(shifted / 1000) + "." + rest;
+  return metadata("thread_name", "\"name\":" + quoted_json(name), row) + ",\n";
 }
 
 std::string Writer::begin_of(std::string_view phase, std::string_view name, int row, std::uint64_t time) const {
+  const auto shifted = static_cast<std::uint64_t>(static_cast<std::int64_t>(time) + place_.shift_ns);
   return "{\"ph\":" + quoted_json(phase) + ",\"name\":" + quoted_json(name) +
          ",\"pid\":" + std::to_string(place_.rank) + ",\"tid\":" + std::to_string(row) +
-         ",\"ts\":" + microseconds(time);
+         ",\"ts\":" + microseconds(shifted);
 }
 
 void Writer::span(std::string& lines, std::string_view name, int row, std::uint64_t from, std::uint64_t to,
                   const std::string& arguments) const {
-  const std::uint64_t length = std::max(to, from) - from;
-  std::string rest = std::to_string(length % 1000);
-  rest.insert(0, 3 - rest.size(), '0');
-  lines += begin_of("X", name, row, from) + ",\"dur\":" + std::to_string(length / 1000) + "." + rest + ",\"args\":{" +
+  lines += begin_of("X", name, row, from) + ",\"dur\":" + microseconds(std::max(to, from) - from) + ",\"args\":{" +
            arguments + "}},\n";
 }
 
