@@ -57,7 +57,7 @@ class FixedDirections final : public Directions {
     Listening listening;
     listening.key = listening.rival.key = key_;
     std::string unresolved;
-    if (const std::string why = why_unreachable(fixed_addresses()); !why.empty()) {
+    if (const std::string why = why_unreachable(fixed_addresses(0)); !why.empty()) {
       listening.wrong = "rank 0 cannot be reached at " + describe() + ": " + why;
       return listening;
     }
@@ -107,22 +107,20 @@ class FixedDirections final : public Directions {
 
  private:
   /// The addresses of `host_`, unless it is a name that must be looked up.
-  [[nodiscard]] std::vector<Endpoint> fixed_addresses() const {
+  [[nodiscard]] std::vector<Endpoint> fixed_addresses(std::uint16_t port) const {
     std::string unresolved;
-    return host_ == "localhost" || tcp::parse_address(host_) ? resolve(host_, 0, unresolved) : std::vector<Endpoint>();
+    const bool is_fixed = host_ == "localhost" || tcp::parse_address(host_);
+    return is_fixed ? resolve(host_, port, unresolved) : std::vector<Endpoint>();
   }
 
   [[nodiscard]] std::vector<base::UniqueFd> listen(std::uint16_t port, int& error) const {
     std::vector<base::UniqueFd> sockets;
-    std::string wrong;
-    if (host_ == "localhost" || tcp::parse_address(host_)) {
-      for (const Endpoint& endpoint : resolve(host_, port, wrong)) {
-        base::UniqueFd fd = listen_at(endpoint, error);
-        if (fd.valid()) sockets.push_back(std::move(fd));
-        if (error == EADDRINUSE) return {};
-      }
-      if (!sockets.empty()) return sockets;
+    for (const Endpoint& endpoint : fixed_addresses(port)) {
+      base::UniqueFd fd = listen_at(endpoint, error);
+      if (fd.valid()) sockets.push_back(std::move(fd));
+      if (error == EADDRINUSE) return {};
     }
+    if (!sockets.empty()) return sockets;
     base::UniqueFd fd = listen_everywhere(port, error);
     if (fd.valid()) sockets.push_back(std::move(fd));
     return sockets;
@@ -140,10 +138,7 @@ class StoreDirections final : public Directions {
 
   [[nodiscard]] Listening open() override {
     Listening listening;
-    if (const std::optional<std::string> text = get(base::now())) {
-      std::string wrong;
-      if (const std::optional<StoreEntry> entry = read(*text, wrong)) listening.rival = route_to(*entry);
-    }
+    listening.rival = route_by(get(base::now()));
     StoreEntry entry;
     entry.word = base::hex_of(base::random_word());
     if (interface_.empty()) {
@@ -161,12 +156,7 @@ class StoreDirections final : public Directions {
     const base::Time begun = base::now();
     const std::optional<std::string> text = get(deadline);
     const base::Duration late = base::now() - std::max(deadline, begun);
-    std::string wrong;
-    const std::optional<StoreEntry> entry = text ? read(*text, wrong) : std::nullopt;
-    NetworkRoute route;
-    if (entry) route = route_to(*entry);
-    if (!text) route.wrong = "rank 0 has left no address in " + name_;
-    if (text && !entry) route.wrong = wrong;
+    NetworkRoute route = route_by(text);
     if (late > kMostLate) {
       route.wrong = "get of " + name_ + " came back later than it was asked to, by " + seconds_of(late);
     }
@@ -205,25 +195,23 @@ class StoreDirections final : public Directions {
     return call("get", [&] { return store_->get(kEntry, std::chrono::duration_cast<std::chrono::nanoseconds>(left)); });
   }
 
-  /// Empty, and `wrong` says why, if the text is not of this job.
-  [[nodiscard]] std::optional<StoreEntry> read(const std::string& text, std::string& wrong) const {
-    std::string proof;
-    std::optional<StoreEntry> entry = decode_entry(text, proof);
-    if (!entry) {
-      wrong = name_ + " holds something that is not of Kolo, or of another release";
-    } else if (proof != proof_of(*entry, key_)) {
-      wrong = name_ + " is stale, or of another job: what it holds was made with another KOLO_JOB_KEY";
-      entry.reset();
-    }
-    return entry;
-  }
-
-  [[nodiscard]] NetworkRoute route_to(const StoreEntry& entry) const {
+  /// To where the text says. No endpoints, and `wrong` says why, if it is not of this job.
+  [[nodiscard]] NetworkRoute route_by(const std::optional<std::string>& text) const {
     NetworkRoute route;
-    route.key = key_of(key_, entry.word);
-    route.doubt = " (what " + name_ + " holds may be an earlier job's)";
-    for (const auto& [address, port] : entry.addresses) {
-      for (Endpoint& one : resolve(address, port, route.wrong)) route.endpoints.push_back(one);
+    std::string proof;
+    const std::optional<StoreEntry> entry = text ? decode_entry(*text, proof) : std::nullopt;
+    if (!text) {
+      route.wrong = "rank 0 has left no address in " + name_;
+    } else if (!entry) {
+      route.wrong = name_ + " holds something that is not of Kolo, or of another release";
+    } else if (proof != proof_of(*entry, key_)) {
+      route.wrong = name_ + " is stale, or of another job: what it holds was made with another KOLO_JOB_KEY";
+    } else {
+      route.key = key_of(key_, entry->word);
+      route.doubt = " (what " + name_ + " holds may be an earlier job's)";
+      for (const auto& [address, port] : entry->addresses) {
+        for (Endpoint& one : resolve(address, port, route.wrong)) route.endpoints.push_back(one);
+      }
     }
     return route;
   }

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <optional>
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -90,10 +90,7 @@ void Reception::make_room() {
   for (const Stranger& stranger : strangers_) ++counts[stranger.host];
   const auto busiest =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  std::uint64_t which = 0;
-  const base::Word drawn = base::random_word();
-  std::memcpy(&which, drawn.data(), sizeof which);
-  which %= busiest->second;
+  std::size_t which = std::random_device()() % busiest->second;
   const auto goes = std::find_if(strangers_.begin(), strangers_.end(), [&](const Stranger& stranger) {
     return stranger.host == busiest->first && which-- == 0;
   });
