@@ -166,13 +166,9 @@ MPI_Request Communicator::send(int rank, int tag, const std::byte* data, int byt
 MPI_Request Communicator::receive(int rank, int tag, std::byte* data, int bytes) const {
   MPI_Request request = MPI_REQUEST_NULL;
   const int code = MPI_Irecv(data, bytes, MPI_BYTE, rank, tag, raw_, &request);
-  if (code != MPI_SUCCESS) check(code, "MPI_Irecv from rank " + std::to_string(rank));
-  return request;
-}
-
-MPI_Request Communicator::receive_any(int tag, std::byte* data, int bytes) const {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Irecv(data, bytes, MPI_BYTE, MPI_ANY_SOURCE, tag, raw_, &request), "MPI_Irecv from any rank");
+  if (code != MPI_SUCCESS) {
+    check(code, "MPI_Irecv from " + (rank == MPI_ANY_SOURCE ? "any rank" : "rank " + std::to_string(rank)));
+  }
   return request;
 }
 

@@ -58,9 +58,8 @@ class Communicator {
   void abandon() noexcept;
 
   [[nodiscard]] MPI_Request send(int rank, int tag, const std::byte* data, int bytes) const;
+  /// `rank` may be MPI_ANY_SOURCE.
   [[nodiscard]] MPI_Request receive(int rank, int tag, std::byte* data, int bytes) const;
-  /// From any rank.
-  [[nodiscard]] MPI_Request receive_any(int tag, std::byte* data, int bytes) const;
   /// Lets MPI work, whether or not anything is open.
   void progress() const;
 

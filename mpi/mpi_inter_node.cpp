@@ -53,29 +53,31 @@ int MpiInterNode::mapped(int tag) const {
   return static_cast<int>(tag % tags_);
 }
 
-transport::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+template <class OpenPiece>
+transport::InterNode::Operation MpiInterNode::in_pieces(int rank, std::size_t bytes, bool receives,
+                                                        OpenPiece open_piece) {
   // Claimed first: if a piece fails, the pieces before it stay open, and so does the transfer.
   const std::size_t index = claim(rank);
   std::size_t begin = 0;
   do {
     const std::size_t piece = std::min(bytes - begin, piece_bytes_);
-    requests_.add(communicator_.send(rank, mapped(tag), data + begin, static_cast<int>(piece)), {index, /*due=*/0});
+    requests_.add(open_piece(begin, static_cast<int>(piece)), {index, /*due=*/receives ? piece : 0});
     ++transfers_[index].open_pieces;
     begin += piece;
   } while (begin < bytes);
   return name_of(index);
 }
 
+transport::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+  return in_pieces(rank, bytes, false, [&](std::size_t begin, int piece) {
+    return communicator_.send(rank, mapped(tag), data + begin, piece);
+  });
+}
+
 transport::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
-  const std::size_t index = claim(rank);
-  std::size_t begin = 0;
-  do {
-    const std::size_t piece = std::min(bytes - begin, piece_bytes_);
-    requests_.add(communicator_.receive(rank, mapped(tag), data + begin, static_cast<int>(piece)), {index, piece});
-    ++transfers_[index].open_pieces;
-    begin += piece;
-  } while (begin < bytes);
-  return name_of(index);
+  return in_pieces(rank, bytes, true, [&](std::size_t begin, int piece) {
+    return communicator_.receive(rank, mapped(tag), data + begin, piece);
+  });
 }
 
 bool MpiInterNode::test(Operation operation) {
@@ -92,7 +94,7 @@ bool MpiInterNode::test(Operation operation) {
 }
 
 void MpiInterNode::open(Listener::Ear& ear) {
-  ear.request = communicator_.receive_any(listener_.tag, ear.data, static_cast<int>(listener_.bytes));
+  ear.request = communicator_.receive(MPI_ANY_SOURCE, listener_.tag, ear.data, static_cast<int>(listener_.bytes));
 }
 
 void MpiInterNode::listen(int tag, std::size_t bytes) {

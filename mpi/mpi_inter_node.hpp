@@ -63,6 +63,9 @@ class MpiInterNode final : public transport::InterNode {
     bool heard = false;  // the one before `next` has been handed out, and is not open
   };
 
+  /// Opens the pieces of a message by `open_piece(begin, bytes)`.
+  template <class OpenPiece>
+  Operation in_pieces(int rank, std::size_t bytes, bool receives, OpenPiece open_piece);
   void open(Listener::Ear& ear);
   [[nodiscard]] bool end_listening() noexcept;
   [[nodiscard]] std::size_t claim(int rank);

@@ -3,11 +3,14 @@
 // The functions by which the rest of Kolo uses MPI. They are the same for every ABI; mpi/mpi_abi.cpp has them for each.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include <kolo/detail/names.hpp>
 
 #include "base/clock.hpp"
 #include "bootstrap/bootstrap.hpp"
@@ -15,7 +18,8 @@
 namespace kolo::mpi {
 
 enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
-std::string_view to_string(ThreadLevel level) noexcept;  ///< "SINGLE", ...
+inline constexpr std::array<std::string_view, 4> kThreadLevelNames{"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
+constexpr std::string_view to_string(ThreadLevel level) noexcept { return detail::name_of(kThreadLevelNames, level); }
 
 /// An ABI's functions. All but `fill` need a library of this ABI that has been filled in. Errors are Error (transport).
 struct Abi {
