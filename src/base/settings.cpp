@@ -23,13 +23,6 @@ void set_or_throw(const SettingRow& row, Settings& settings, std::string_view na
   settings.sources[std::string(row.name)] = source;
 }
 
-std::optional<std::string> look_up(const Lookup& lookup, std::string_view name) {
-  if (name.empty()) return std::nullopt;
-  auto value = lookup(std::string(name).c_str());
-  if (value && value->empty()) value.reset();
-  return value;
-}
-
 std::string source_text(const SettingRow& row, const Settings& settings) {
   const auto found = settings.sources.find(row.name);
   const SettingSource source = found == settings.sources.end() ? SettingSource::default_value : found->second;
@@ -46,6 +39,13 @@ std::string source_text(const SettingRow& row, const Settings& settings) {
 std::string_view to_string(SettingSource source) noexcept {
   constexpr std::array<std::string_view, 5> kNames{"default", "alias", "environment", "option", "rank 0"};
   return kolo::detail::name_of(kNames, source);
+}
+
+std::optional<std::string> look_up(const Lookup& lookup, std::string_view name) {
+  if (name.empty()) return std::nullopt;
+  auto value = lookup(std::string(name).c_str());
+  if (value && value->empty()) value.reset();
+  return value;
 }
 
 Settings load_settings(const Lookup& lookup, const std::map<std::string, std::string>& overrides) {

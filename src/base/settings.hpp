@@ -108,6 +108,8 @@ struct Settings {
 /// A variable's value, if it is set.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
+/// The same; an empty value is none, and so is that of a variable without a name.
+std::optional<std::string> look_up(const Lookup& lookup, std::string_view name);
 /// This process's environment: the only use of getenv. Kolo's own threads may read and change the environment at the
 /// same time. The program's threads may read it, too, but must not change it meanwhile.
 Lookup process_environment();

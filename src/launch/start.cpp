@@ -23,11 +23,7 @@ constexpr int kMostRanks = 1 << 20;
 
 constexpr const char* kOrAlone = ", or set KOLO_ALONE=1 if each process is to run alone";
 
-std::optional<std::string> look_up(const base::Lookup& environment, const char* name) {
-  std::optional<std::string> value = environment(name);
-  if (value && value->empty()) value.reset();
-  return value;
-}
+using base::look_up;
 
 std::optional<int> parse_count(const std::string& text) {
   const std::optional<int> number = base::parse_number<int>(text);
@@ -63,13 +59,7 @@ Place check_place(Place place) {
 }
 
 Start meeting(std::string reason, Place place, const MeetingPlace& where, std::string job = {}) {
-  Start start;
-  start.kind = StartKind::meeting;
-  start.reason = std::move(reason);
-  start.place = check_place(std::move(place));
-  start.where = where;
-  start.job = std::move(job);
-  return start;
+  return {StartKind::meeting, std::move(reason), check_place(std::move(place)), where, std::move(job)};
 }
 
 std::optional<Start> by_option(const Situation& situation) {
@@ -82,9 +72,7 @@ std::optional<Start> by_option(const Situation& situation) {
 
 std::optional<Start> by_wish(const Situation& situation) {
   if (!situation.alone) return std::nullopt;
-  Start start;
-  start.reason = "KOLO_ALONE is set";
-  return start;
+  return Start{StartKind::alone, "KOLO_ALONE is set"};
 }
 
 std::optional<Start> by_keeper(const Situation& situation) {
@@ -142,10 +130,7 @@ std::optional<Start> by_torchrun(const Situation& situation) {
 
 std::optional<Start> by_mpi(const Situation& situation) {
   if (!situation.mpi) return std::nullopt;
-  Start start;
-  start.kind = StartKind::mpi;
-  start.reason = "a launcher that MPI knows has started this process";
-  return start;
+  return Start{StartKind::mpi, "a launcher that MPI knows has started this process"};
 }
 
 std::optional<Start> by_world_size(const Situation& situation) {
@@ -199,9 +184,7 @@ Start choose_start(const Situation& situation) {
   for (const Row& row : kRows) {
     if (std::optional<Start> start = row.find(situation)) return std::move(*start);
   }
-  Start start;
-  start.reason = "no launcher has started this process";
-  return start;
+  return {StartKind::alone, "no launcher has started this process"};
 }
 
 std::vector<std::string> explain_start(const Situation& situation) {

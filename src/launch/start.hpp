@@ -60,9 +60,9 @@ struct Start {
   StartKind kind = StartKind::alone;
   std::string reason;  ///< "KOLO_STORE is set"
   // Only for a meeting:
-  Place place;
-  std::optional<MeetingPlace> where;
-  std::string job;  ///< see JobKey
+  Place place = {};
+  std::optional<MeetingPlace> where = {};
+  std::string job = {};  ///< see JobKey
 };
 
 /// Throws Error (invalid_setting, transport) if a variable that the way needs is missing or wrong; the sentence names
