@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The only file that reads or changes the environment.
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -97,12 +98,8 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 }
 
 std::vector<std::string> environment_names() {
-  const MutexLock lock(environment_mutex());
-  std::vector<std::string> names;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    names.emplace_back(text.substr(0, text.find('=')));
-  }
+  std::vector<std::string> names = environment_with({});
+  for (std::string& name : names) name.resize(std::min(name.find('='), name.size()));
   return names;
 }
 
