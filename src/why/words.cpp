@@ -47,9 +47,7 @@ int rank_at(std::string_view text, std::size_t at, int size) {
 }  // namespace
 
 std::vector<int> ranks_in(const std::string& text, int size) {
-  std::vector<int> begins(static_cast<std::size_t>(size) +
-                          1);  // of ranges that cover a rank: how many begin there, less
-                               // those that end before
+  std::vector<char> named(static_cast<std::size_t>(size));  // by rank
   const std::size_t begin = text.rfind(" of rank");
   if (begin == std::string::npos) return {};
   int number = -1;
@@ -63,18 +61,13 @@ std::vector<int> ranks_in(const std::string& text, int size) {
     } else if (number >= 0) {
       const int first = from >= 0 ? from : number;
       const int last = std::min(number, size - 1);
-      if (first <= last) {
-        ++begins[static_cast<std::size_t>(first)];
-        --begins[static_cast<std::size_t>(last) + 1];
-      }
+      if (first <= last) std::fill(named.begin() + first, named.begin() + last + 1, 1);
       number = from = -1;
     }
   }
   std::vector<int> ranks;
-  int covered = 0;
   for (int rank = 0; rank < size; ++rank) {
-    covered += begins[static_cast<std::size_t>(rank)];
-    if (covered > 0) ranks.push_back(rank);
+    if (named[static_cast<std::size_t>(rank)] != 0) ranks.push_back(rank);
   }
   return ranks;
 }
