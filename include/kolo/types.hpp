@@ -281,30 +281,13 @@ class KOLO_API ConstTensorView {
   DType dtype_;
 };
 
-/// Memory to read and write; otherwise as `ConstTensorView`, to which it converts.
-class KOLO_API TensorView {
+/// Memory to read and write; otherwise a `ConstTensorView`.
+class KOLO_API TensorView : public ConstTensorView {
  public:
   TensorView(void* data, DType dtype, Shape shape, Device device = cpu(), std::optional<Stream> stream = {})
-      : data_(data), shape_(shape), stream_(stream), device_(device), dtype_(dtype) {}
+      : ConstTensorView(data, dtype, shape, device, stream) {}
 
-  operator ConstTensorView() const { return {data_, dtype_, shape_, device_, stream_}; }
-
-  [[nodiscard]] void* data() const noexcept { return data_; }
-  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
-  [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
-  [[nodiscard]] Device device() const noexcept { return device_; }
-  [[nodiscard]] std::optional<Stream> stream() const noexcept { return stream_; }
-  [[nodiscard]] std::int64_t elements() const noexcept { return shape_.elements(); }
-  [[nodiscard]] std::int64_t bytes() const noexcept {
-    return shape_.elements() * static_cast<std::int64_t>(size_of(dtype_));
-  }
-
- private:
-  void* data_;
-  Shape shape_;
-  std::optional<Stream> stream_;
-  Device device_;
-  DType dtype_;
+  [[nodiscard]] void* data() const noexcept { return const_cast<void*>(ConstTensorView::data()); }
 };
 
 /// A view of `count` elements at `data`, one-dimensional unless a shape is given; `{}` is the shape of one element.

@@ -15,6 +15,7 @@
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
+#include "api/submit.hpp"
 #include "base/machine.hpp"
 #include "base/mutex.hpp"
 #include "base/quote.hpp"
@@ -253,12 +254,8 @@ class DeviceMemory final : public Memory {
 
  private:
   static Status why_unusable(const Group& group, Device device) {
-    data::DeviceBackend* const backend = api::impl_of(group).engine().device();
-    if (backend == nullptr) {
-      return {ErrorCode::unsupported, "no CUDA device can be used: this build has no CUDA part"};
-    }
     try {
-      backend->check_usable(device, core::Signature());
+      api::device_of(api::impl_of(group).engine()).check_usable(device, core::Signature());
       return {};
     } catch (const Error& error) {
       return error.status();

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "api/access.hpp"
-#include "api/checks.hpp"
 #include "api/request.hpp"
 #include "core/collectives.hpp"
 
@@ -75,32 +74,30 @@ std::int64_t first_nan_on_device(data::DeviceBackend& device, const ConstTensorV
 
 }  // namespace
 
-void refuse_nan(const engine::Engine& engine, core::CollectiveKind kind, std::string_view name,
-                const ConstTensorView& input, Span<const Stream> streams) {
-  if (!core::traits_of(kind).reduces || !is_floating_point(input.dtype())) return;
+void refuse_nan(const engine::Engine& engine, const Subject& subject, const ConstTensorView& input,
+                Span<const Stream> streams) {
+  if (!core::traits_of(subject.kind).reduces || !is_floating_point(input.dtype())) return;
   const std::int64_t first = input.device().kind == DeviceKind::cpu
                                  ? first_nan(input.dtype(), input.data(), input.elements())
                                  : first_nan_on_device(*engine.device(), input, streams);
   if (first < 0) return;
-  refuse(kind, name,
-         "element " + std::to_string(first) + " of " + std::to_string(input.elements()) + " is NaN on rank " +
-             std::to_string(engine.topology().rank) + " in step " + std::to_string(engine.steps() + 1) +
-             " (KOLO_CHECK_NAN); it was not submitted");
+  refuse(subject, "element " + std::to_string(first) + " of " + std::to_string(input.elements()) + " is NaN on rank " +
+                      std::to_string(engine.topology().rank) + " in step " + std::to_string(engine.steps() + 1) +
+                      " (KOLO_CHECK_NAN); it was not submitted");
 }
 
-void refuse_nan(const engine::Engine& engine, core::CollectiveKind kind, std::string_view name,
-                const ConstTensorView& input) {
+void refuse_nan(const engine::Engine& engine, const Subject& subject, const ConstTensorView& input) {
   const std::optional<Stream> stream = input.stream();
-  refuse_nan(engine, kind, name, input, stream ? Span<const Stream>(&*stream, 1) : Span<const Stream>());
+  refuse_nan(engine, subject, input, stream ? Span<const Stream>(&*stream, 1) : Span<const Stream>());
 }
 
 void refuse_nan(const engine::Engine& engine, std::string_view name, const detail::CallParts& call) {
   if (call.calls) {
     for (const Call& one : *call.calls) refuse_nan(engine, name, parts_of(one));
   } else if (call.members) {
-    for (const NamedView& member : *call.members) refuse_nan(engine, call.kind, member.name, member.view);
+    for (const NamedView& member : *call.members) refuse_nan(engine, {call.kind, member.name}, member.view);
   } else if (core::traits_of(call.kind).reduces) {
-    with_input(call, [&](const auto& input) { refuse_nan(engine, call.kind, name, input); });
+    refuse_nan(engine, {call.kind, name}, input_of(call));
   }
 }
 

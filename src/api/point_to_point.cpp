@@ -14,7 +14,7 @@
 #include "api/access.hpp"
 #include "api/checks.hpp"
 #include "api/context_impl.hpp"
-#include "core/element_types.hpp"
+#include "api/submit.hpp"
 #include "data/device.hpp"
 #include "data/p2p/message.hpp"
 #include "engine/messages.hpp"
@@ -22,24 +22,8 @@
 namespace kolo {
 namespace {
 
+using api::refuse;
 using p2p::Message;
-
-[[noreturn, gnu::noinline]] void refuse(const char* call, const std::string& why,
-                                        ErrorCode code = ErrorCode::invalid_argument) {
-  throw Error(code, std::string(call) + ": " + why);
-}
-
-void check_tensor(const char* call, const ConstTensorView& tensor) {
-  if (tensor.dtype() > core::kLastDType) {
-    refuse(call, "its dtype is number " + std::to_string(static_cast<unsigned>(tensor.dtype())) +
-                     ", which does not exist; the last one is " +
-                     std::to_string(static_cast<unsigned>(core::kLastDType)));
-  }
-  if (tensor.data() == nullptr && tensor.elements() > 0) {
-    refuse(call, "the tensor is a null pointer, but its shape " + to_string(tensor.shape()) + " has " +
-                     std::to_string(tensor.elements()) + " elements; give the address of the first");
-  }
-}
 
 void check_rank(const char* call, const char* which, int rank, const engine::SetState& set, const char* or_else) {
   if (rank >= 0 && rank < set.topology.size) return;
@@ -49,18 +33,14 @@ void check_rank(const char* call, const char* which, int rank, const engine::Set
                    "; give one from 0 to " + std::to_string(set.topology.size - 1) + or_else);
 }
 
-/// For a tensor on a device: throws unless this rank can use the device.
-void check_device(const char* call, const engine::Engine& engine, Device device) {
-  if (device.kind == DeviceKind::cpu) return;
-  const std::string where = "its tensor lies on " + to_string(device) + ", but ";
-  if (engine.device() == nullptr) {
-    refuse(call, where + "no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
-           ErrorCode::unsupported);
-  }
+/// The backend of a tensor's device, which this rank must be able to use.
+data::DeviceBackend& checked_backend(const char* call, const engine::Engine& engine, Device device) {
   try {
-    engine.device()->check_usable(device);
+    data::DeviceBackend& backend = api::device_of(engine);
+    backend.check_usable(device);
+    return backend;
   } catch (const Error& error) {
-    refuse(call, where + error.status().message(), error.code());
+    refuse(call, "its tensor lies on " + to_string(device) + ", but " + error.status().message(), error.code());
   }
 }
 
@@ -85,7 +65,7 @@ Message message_of(Message::Role role, const engine::SetState& set, const ConstT
 Message send_of(const char* call, const engine::SetState& set, const detail::Transfer& transfer) {
   const ConstTensorView& tensor = *transfer.sent;
   const int tag = transfer.send_tag;
-  check_tensor(call, tensor);
+  api::check_view(call, "tensor", tensor);
   check_rank(call, "to", transfer.to, set, "");
   if (tag < 0) refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative");
   api::check_timeout(call, transfer.timeout);
@@ -95,7 +75,7 @@ Message send_of(const char* call, const engine::SetState& set, const detail::Tra
 Message receive_of(const char* call, const engine::SetState& set, const detail::Transfer& transfer) {
   const TensorView& tensor = *transfer.received;
   const int from = transfer.from, tag = transfer.recv_tag;
-  check_tensor(call, tensor);
+  api::check_view(call, "tensor", tensor);
   const bool on_device = tensor.device().kind != DeviceKind::cpu;
   if (on_device && from == any_rank) {
     refuse(call,
@@ -139,19 +119,19 @@ std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const d
   operation->set = parts.set.shared_from_this();
   Message& own = operation->own;
   if (tensor.device().kind == DeviceKind::cpu) return operation;
-  check_device(call, parts.engine, tensor.device());
+  data::DeviceBackend& backend = checked_backend(call, parts.engine, tensor.device());
   if (own.bytes == 0) return operation;
   const bool sends = own.role == Message::Role::send;
   operation->host = host_memory(call, own.bytes);
   own.data = operation->host.get();
   own.is_late = sends;
-  own.on_device = parts.engine.device()->passes_messages();
+  own.on_device = backend.passes_messages();
   data::DeviceCopy& copy = operation->copy;
   copy.direction = sends ? data::DeviceCopy::Direction::to_host : data::DeviceCopy::Direction::to_device;
   copy.on_device = const_cast<std::byte*>(own.tensor);
   copy.on_host = own.data;
   copy.bytes = own.bytes;
-  if (tensor.stream()) copy.ready = parts.engine.device()->record(tensor.device(), *tensor.stream());
+  if (tensor.stream()) copy.ready = backend.record(tensor.device(), *tensor.stream());
   return operation;
 }
 

@@ -62,7 +62,7 @@ class Prepared::Impl {
       const ConstTensorView input(buffers_[i].input, signature_->tensors[i].dtype, Shape{buffers_[i].elements},
                                   device_);
       const std::string& name = signature_->names.size() == buffers_.size() ? signature_->names[i] : entry_.name;
-      api::refuse_nan(*engine_, signature_->kind, name, input, streams_);
+      api::refuse_nan(*engine_, {signature_->kind, name}, input, streams_);
     }
   }
   void record() {
@@ -125,7 +125,7 @@ Prepared prepare(const Where& where, const Call& call) {
   api::check_name(name);
   const detail::GroupParts parts = api::parts_of(group);
   if (api::parts_of(call).owns_result) {
-    api::refuse(api::parts_of(call).kind, name,
+    api::refuse({api::parts_of(call).kind, name},
                 "it owns its result, which a prepared request cannot; use the call with _into, and give the output");
   }
   api::Request request = api::make_request(parts.set, name, call);

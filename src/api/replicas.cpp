@@ -49,11 +49,9 @@ std::uint64_t hash_of(const engine::Engine& engine, const Parameter& parameter) 
   }
   const std::optional<Stream> stream = value.stream();
   try {
-    if (engine.device() == nullptr)
-      throw Error(ErrorCode::unsupported, "no CUDA device can be used: this build has no CUDA part");
-    engine.device()->check_usable(value.device());
-    engine.device()->read(value.device(), stream ? Span<const Stream>(&*stream, 1) : Span<const Stream>(), data, bytes,
-                          add);
+    data::DeviceBackend& device = api::device_of(engine);
+    device.check_usable(value.device());
+    device.read(value.device(), stream ? Span<const Stream>(&*stream, 1) : Span<const Stream>(), data, bytes, add);
   } catch (const Error& error) {
     throw Error(error.code(), "check_replicas: the parameter " + quoted_name(parameter.name) + " lies on " +
                                   to_string(value.device()) + ", but " + error.status().message());

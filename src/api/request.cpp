@@ -27,15 +27,16 @@ std::int64_t bytes_of(const Shape& shape, DType dtype) {
 class RequestMaker {
  public:
   RequestMaker(const engine::SetState& set, std::string_view name, const detail::CallParts& call)
-      : kind_(call.kind), traits_(core::traits_of(kind_)), name_(name), call_(call), root_(root_of(set, call)) {}
+      : subject_(call.kind, name), traits_(core::traits_of(call.kind)), call_(call), root_(root_of(set, call)) {}
 
   Request make() {
-    request_.signature = signature_of(name_, call_);
+    request_.signature = signature_of(subject_.name, call_);
     request_.outputs.first.owns_result = call_.owns_result;
-    if (traits_.rooted) check_root(kind_, name_, root_);
+    if (traits_.rooted) check_root(subject_, root_);
     add_tensors();
     if (call_.owns_result) check_memory_for_result();
-    request_.timeout = checked_timeout(kind_, name_, call_.timeout);
+    check_timeout(subject_, call_.timeout);
+    request_.timeout = call_.timeout;
     return std::move(request_);
   }
 
@@ -53,15 +54,15 @@ class RequestMaker {
   /// Checks the input, and the output if the caller gives one. They may differ in shape.
   void check_input() const {
     if (call_.output) {
-      check_types(kind_, name_, *call_.input, *call_.output);
+      check_types(subject_, *call_.input, *call_.output);
     } else {
-      check_view(kind_, name_, "input", *call_.input);
+      check_view(subject_, "input", *call_.input);
     }
   }
-  void check_output_apart(const char* remedy) const { check_apart(kind_, name_, *call_.input, *call_.output, remedy); }
+  void check_output_apart(const char* remedy) const { check_apart(subject_, *call_.input, *call_.output, remedy); }
   void check_memory_for_result() const {
     if (!request_.outputs.first.is_wanted || request_.device.kind == DeviceKind::cpu) return;
-    refuse(kind_, name_,
+    refuse(subject_,
            "its input lies on " + to_string(request_.device) +
                ", where the call that returns its result does not work; use the call with _into, and give the output",
            ErrorCode::unsupported);
@@ -79,7 +80,7 @@ class RequestMaker {
     request_.buffers.push_back({static_cast<const std::byte*>(in.data()), static_cast<std::byte*>(out), in.elements()});
   }
   void make_result(const Shape& shape) {
-    request_.outputs.first.make_result(call_.input->dtype(), shape, subject(kind_, name_));
+    request_.outputs.first.make_result(call_.input->dtype(), shape, describe(subject_));
   }
   /// A result of known size: memory of the caller, or allocated here.
   void* output_of(const Shape& shape) {
@@ -87,9 +88,8 @@ class RequestMaker {
     return call_.output ? call_.output->data() : request_.outputs.first.result.data();
   }
 
-  const core::CollectiveKind kind_;
+  const Subject subject_;
   const core::CollectiveTraits& traits_;
-  const std::string_view name_;
   const detail::CallParts& call_;
   const Root root_;
   Request request_;
@@ -100,17 +100,15 @@ void RequestMaker::check_aligned(const ConstTensorView& view) const {
   if (view.device().kind == DeviceKind::cpu || !traits_.reduces) return;
   const std::size_t size = size_of(view.dtype());
   if (reinterpret_cast<std::uintptr_t>(view.data()) % size == 0) return;
-  refuse(kind_, name_,
-         "its tensor's address is not a multiple of " + std::to_string(size) + " bytes, the size of " +
-             std::string(to_string(view.dtype())) + "; a GPU reduces aligned elements only");
+  refuse(subject_, "its tensor's address is not a multiple of " + std::to_string(size) + " bytes, the size of " +
+                       std::string(to_string(view.dtype())) + "; a GPU reduces aligned elements only");
 }
 
 /// Notes the device of a tensor; all tensors of the call must be on the same one.
 void RequestMaker::locate(const ConstTensorView& view) {
   if (request_.located && view.device() != request_.device) {
-    refuse(kind_, name_,
-           "its tensors lie on " + to_string(request_.device) + " and on " + to_string(view.device()) +
-               "; all tensors of a call must be in one place");
+    refuse(subject_, "its tensors lie on " + to_string(request_.device) + " and on " + to_string(view.device()) +
+                         "; all tensors of a call must be in one place");
   }
   request_.located = true;
   request_.device = view.device();
@@ -139,19 +137,18 @@ void RequestMaker::add_tensors() {
 }
 
 void RequestMaker::add_of_one_shape() {
-  if (traits_.result_at_root) check_output_at_root(kind_, name_, call_.output, root_);
-  with_input(call_, [this](const auto& in) {
-    check_tensors(kind_, name_, in, call_);
-    locate(in);
-    if (call_.output) locate(*call_.output);
-    add(in, in.shape());
-    request_.buffers.push_back(buffer_of(call_, in, root_));
-  });
+  if (traits_.result_at_root) check_output_at_root(subject_, call_.output, root_);
+  const ConstTensorView& in = input_of(call_);
+  check_tensors(subject_, in, call_);
+  locate(in);
+  if (call_.output) locate(*call_.output);
+  add(in, in.shape());
+  request_.buffers.push_back(buffer_of(call_, root_));
 }
 
 void RequestMaker::add_members() {
   const Span<const NamedView> members = *call_.members;
-  if (members.empty()) refuse(kind_, name_, "a grouped call needs at least one member");
+  if (members.empty()) refuse(subject_, "a grouped call needs at least one member");
   core::Signature& signature = request_.signature;
   signature.tensors.reserve(members.size());
   request_.buffers.reserve(members.size());
@@ -159,13 +156,14 @@ void RequestMaker::add_members() {
   signature.members = base::kHashSeed;
   for (const NamedView& member : members) {
     signature.members = base::hash_text_quickly(member.name, signature.members);
-    check_view(kind_, member.name, "tensor", member.view);
-    check_reduction(kind_, member.name, member.view.dtype(), call_);
+    const Subject one(call_.kind, member.name);
+    check_view(one, "tensor", member.view);
+    check_reduction(one, member.view.dtype(), call_);
     locate(member.view);
     add(member.view, member.view.shape());
     add_buffer(member.view, member.view.data());
   }
-  check_members(name_, members);
+  check_members(subject_, members);
 }
 
 /// All ranks' rows one after another, on every rank or only on the root. On other ranks an output of the caller's is
@@ -174,7 +172,7 @@ void RequestMaker::add_members() {
 void RequestMaker::add_gathered() {
   const ConstTensorView& in = *call_.input;
   const std::optional<TensorView>& out = call_.output;
-  if (traits_.result_at_root && !call_.owns_result) check_output_at_root(kind_, name_, out, root_);
+  if (traits_.result_at_root && !call_.owns_result) check_output_at_root(subject_, out, root_);
   check_input();
   detail::Output& output = request_.outputs.first;
   if (out && is_inside(in, *out)) {
@@ -184,7 +182,7 @@ void RequestMaker::add_gathered() {
   }
   output.row = row_of(in.shape());
   if (output.row.elements() == 0) {
-    refuse(kind_, name_, "its rows, of shape " + to_string(output.row) + ", have no elements; nothing can be gathered");
+    refuse(subject_, "its rows, of shape " + to_string(output.row) + ", have no elements; nothing can be gathered");
   }
   output.row_bytes = bytes_of(output.row, in.dtype());
   output.output_elements = out ? out->elements() : 0;
@@ -202,9 +200,8 @@ void RequestMaker::check_equal_rows() const {
   const ConstTensorView& in = *call_.input;
   const TensorView& out = *call_.output;
   if (out.elements() != in.elements() * root_.ranks) {
-    refuse(kind_, name_,
-           "the output has " + std::to_string(out.elements()) + " elements, but " + std::to_string(root_.ranks) +
-               " ranks give " + std::to_string(in.elements()) + " each");
+    refuse(subject_, "the output has " + std::to_string(out.elements()) + " elements, but " +
+                         std::to_string(root_.ranks) + " ranks give " + std::to_string(in.elements()) + " each");
   }
   const std::int64_t at = request_.outputs.first.input_at;
   if (at >= 0 && at != bytes_of(in.shape(), in.dtype()) * root_.self)
@@ -214,7 +211,7 @@ void RequestMaker::check_equal_rows() const {
 /// Distributes the root's rows. Only the root's input and splits are read.
 void RequestMaker::add_scattered() {
   const TensorView& out = *call_.output;
-  check_view(kind_, name_, "output", out);
+  check_view(subject_, "output", out);
   request_.outputs.first.row = row_of(out.shape());
   request_.outputs.first.output_elements = out.elements();
   add(out, request_.outputs.first.row);
@@ -227,18 +224,16 @@ void RequestMaker::add_scattered() {
 /// The root's part of a scatter: how much it sends to each rank.
 void RequestMaker::add_root_rows() {
   if (!call_.input) {
-    refuse(kind_, name_,
-           "rank " + std::to_string(root_.rank) + " is the root, whose rows the ranks get; give an input");
+    refuse(subject_, "rank " + std::to_string(root_.rank) + " is the root, whose rows the ranks get; give an input");
   }
   const ConstTensorView& in = *call_.input;
   const TensorView& out = *call_.output;
   check_input();
-  check_splits(kind_, name_, in.shape(), call_.splits, root_.ranks);
+  check_splits(subject_, in.shape(), call_.splits, root_.ranks);
   const Shape row = row_of(in.shape());
   if (row != request_.outputs.first.row) {
-    refuse(kind_, name_,
-           "the input has rows of shape " + to_string(row) + ", but the output has rows of " +
-               to_string(request_.outputs.first.row) + "; they must agree");
+    refuse(subject_, "the input has rows of shape " + to_string(row) + ", but the output has rows of " +
+                         to_string(request_.outputs.first.row) + "; they must agree");
   }
   if (call_.splits.empty()) {
     request_.outputs.splits.assign(static_cast<std::size_t>(root_.ranks), in.shape()[0] / root_.ranks);
@@ -259,13 +254,13 @@ void RequestMaker::add_exchanged() {
   const std::optional<TensorView>& out = call_.output;
   check_input();
   if (out) check_output_apart("give an output of its own");
-  check_splits(kind_, name_, in.shape(), call_.splits, root_.ranks);
+  check_splits(subject_, in.shape(), call_.splits, root_.ranks);
   if (traits_.rows_differ) {
     request_.outputs.first.row = row_of(in.shape());
     request_.outputs.first.output_elements = out ? out->elements() : 0;
     request_.outputs.splits.assign(call_.splits.begin(), call_.splits.end());
-    if (kind_ == core::CollectiveKind::alltoall_known) {
-      check_received_splits(kind_, name_, row_of(in.shape()), *out, call_.received_splits, root_.ranks);
+    if (subject_.kind == core::CollectiveKind::alltoall_known) {
+      check_received_splits(subject_, row_of(in.shape()), *out, call_.received_splits, root_.ranks);
       request_.outputs.splits.insert(request_.outputs.splits.end(), call_.received_splits.begin(),
                                      call_.received_splits.end());
     }
@@ -274,9 +269,8 @@ void RequestMaker::add_exchanged() {
     return add_buffer(in, out ? out->data() : nullptr);
   }
   if (out && out->elements() != in.elements()) {
-    refuse(kind_, name_,
-           "the input has " + std::to_string(in.elements()) + " elements, but the output has " +
-               std::to_string(out->elements()) + "; they must agree");
+    refuse(subject_, "the input has " + std::to_string(in.elements()) + " elements, but the output has " +
+                         std::to_string(out->elements()) + "; they must agree");
   }
   request_.outputs.received.assign(static_cast<std::size_t>(root_.ranks), in.shape()[0] / root_.ranks);
   add(in, in.shape());
@@ -288,18 +282,17 @@ void RequestMaker::add_exchanged() {
 void RequestMaker::add_reduced_rows() {
   const ConstTensorView& in = *call_.input;
   const std::optional<TensorView>& out = call_.output;
-  check_view(kind_, name_, "input", in);
-  check_reduction(kind_, name_, in.dtype(), call_);
-  if (in.shape().rank() == 0) refuse(kind_, name_, "a scalar has no rows; give a tensor of at least one dimension");
+  check_view(subject_, "input", in);
+  check_reduction(subject_, in.dtype(), call_);
+  if (in.shape().rank() == 0) refuse(subject_, "a scalar has no rows; give a tensor of at least one dimension");
   const data::RowsOf rows(in.shape()[0], root_.self, root_.ranks);
   const Shape row = row_of(in.shape());
   const Shape mine = detail::with_rows(rows.count, row);
   if (out) {
-    check_types(kind_, name_, in, *out);
+    check_types(subject_, in, *out);
     if (out->elements() != mine.elements()) {
-      refuse(kind_, name_,
-             "the output has shape " + to_string(out->shape()) + ", but rank " + std::to_string(root_.self) +
-                 "'s part of the input's " + to_string(in.shape()) + " is " + to_string(mine));
+      refuse(subject_, "the output has shape " + to_string(out->shape()) + ", but rank " + std::to_string(root_.self) +
+                           "'s part of the input's " + to_string(in.shape()) + " is " + to_string(mine));
     }
     if (static_cast<const std::byte*>(in.data()) + rows.begin * bytes_of(row, in.dtype()) != out->data())
       check_output_apart("give an output of its own, or exactly this rank's rows of the input");
@@ -336,7 +329,7 @@ void name_members(std::string_view group, Request& request) {
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
-    refuse(request.signature.kind, group,
+    refuse({request.signature.kind, group},
            "two of its members are named " + base::quoted(*twice) + "; names within a grouped call must differ");
   }
   request.signature.names = std::move(names);

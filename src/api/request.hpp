@@ -56,15 +56,13 @@ inline int priority_of(std::string_view name, const detail::CallParts& call) noe
 /// The signature without its tensors. The call must have been checked.
 core::Signature signature_of(std::string_view name, const detail::CallParts& call);
 
-/// Calls `body` with the view that the call reads, without a copy: views are long, and programs make many small calls.
-/// There must be such a view.
-template <class Body>
-decltype(auto) with_input(const detail::CallParts& call, const Body& body) {
-  return call.in_place ? body(*call.output) : body(*call.input);
+/// The view that the call reads. There must be one.
+inline const ConstTensorView& input_of(const detail::CallParts& call) noexcept {
+  return call.in_place ? static_cast<const ConstTensorView&>(*call.output) : *call.input;
 }
 /// The buffer of a call whose output, if this rank gets one, has the shape of its input.
-template <class View>
-engine::Buffer buffer_of(const detail::CallParts& call, const View& in, const Root& root) {
+inline engine::Buffer buffer_of(const detail::CallParts& call, const Root& root) noexcept {
+  const ConstTensorView& in = input_of(call);
   const bool gets = call.output && (!core::traits_of(call.kind).result_at_root || root.is_here());
   return {static_cast<const std::byte*>(in.data()), gets ? static_cast<std::byte*>(call.output->data()) : nullptr,
           in.elements()};

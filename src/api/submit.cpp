@@ -38,27 +38,27 @@ Reached reached_by_nccl(core::CollectiveKind kind) noexcept {
 
 }  // namespace
 
+data::DeviceBackend& device_of(const engine::Engine& engine) {
+  if (data::DeviceBackend* const device = engine.device()) return *device;
+  throw Error(ErrorCode::unsupported,
+              "no CUDA device can be used: this build has no CUDA part; give memory of the CPU");
+}
+
 void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
   const engine::Engine& engine = group.engine;
   const core::CollectiveTraits& traits = core::traits_of(request.signature.kind);
   const core::WireTraits& wire = core::traits_of(request.signature.wire);
-  const auto refuse_device = [&](const std::string& why, ErrorCode code) {
-    refuse(traits.kind, name, "the tensor lies on " + to_string(request.device) + ", but " + why, code);
-  };
-  if (engine.device() == nullptr) {
-    refuse_device("no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
-                  ErrorCode::unsupported);
-  }
-  if (traits.cpu_only || wire.cpu_only) {
-    refuse_device(std::string(traits.cpu_only ? traits.name : wire.name) +
-                      " has no path for tensors of a device; copy it to the CPU first",
-                  ErrorCode::unsupported);
-  }
   try {
-    engine.device()->check_usable(request.device, request.signature);
+    data::DeviceBackend& device = device_of(engine);
+    if (traits.cpu_only || wire.cpu_only) {
+      throw Error(ErrorCode::unsupported, std::string(traits.cpu_only ? traits.name : wire.name) +
+                                              " has no path for tensors of a device; copy it to the CPU first");
+    }
+    device.check_usable(request.device, request.signature);
   } catch (const Error& error) {
-    refuse_device(error.status().message(), error.code());
+    refuse({traits.kind, name}, "the tensor lies on " + to_string(request.device) + ", but " + error.status().message(),
+           error.code());
   }
   const auto place_of = [&](const std::byte* data, std::size_t bytes) {
     return engine.device()->place_of(data, bytes, group.set.members);
@@ -248,45 +248,38 @@ struct Plain {
 Plain check_plain(const engine::SetState& set, std::string_view name, const detail::CallParts& call) {
   const core::CollectiveTraits& traits = core::traits_of(call.kind);
   const Root root = root_of(set, call);
-  if (traits.result_at_root) check_output_at_root(call.kind, name, call.output, root);
-  if (traits.rooted) check_root(call.kind, name, root);
-  with_input(call, [&](const auto& in) { check_tensors(call.kind, name, in, call); });
-  if (call.timeout) checked_timeout(call.kind, name, call.timeout);
+  const Subject subject(call.kind, name);
+  if (traits.result_at_root) check_output_at_root(subject, call.output, root);
+  if (traits.rooted) check_root(subject, root);
+  check_tensors(subject, input_of(call), call);
+  check_timeout(subject, call.timeout);
   return {root, name, call};
 }
 
 /// Whether that signature is the plain call's.
 bool is_same(const core::Signature& signature, const Plain& plain) {
   const detail::CallParts& call = plain.call;
-  const auto has_tensor = [&](const auto& in) {
-    return signature.tensors.front().dtype == in.dtype() && signature.tensors.front().shape == in.shape();
-  };
+  const ConstTensorView& in = input_of(call);
   return signature.priority == priority_of(plain.name, call) && signature.device == DeviceKind::cpu &&
          signature.kind == call.kind && signature.op == call.op && signature.root == call.root &&
-         signature.members == 0 && signature.tensors.size() == 1 && with_input(call, has_tensor) &&
-         signature.wire == wire_of(call) && same_bits(signature.prescale, call.prescale) &&
-         same_bits(signature.postscale, call.postscale);
-}
-
-engine::Buffer buffer_of(const Plain& plain) {
-  return with_input(plain.call, [&](const auto& in) { return buffer_of(plain.call, in, plain.root); });
+         signature.members == 0 && signature.tensors.size() == 1 && signature.tensors.front().dtype == in.dtype() &&
+         signature.tensors.front().shape == in.shape() && signature.wire == wire_of(call) &&
+         same_bits(signature.prescale, call.prescale) && same_bits(signature.postscale, call.postscale);
 }
 
 /// Sets what differs from call to call: the operation may be used again.
 void set_call(detail::HandleState& operation, const Plain& plain) {
   operation.buffers.resize(1);
-  operation.buffers.front() = buffer_of(plain);
+  operation.buffers.front() = buffer_of(plain.call, plain.root);
   operation.timeout = plain.call.timeout;
 }
 
 data::SmallCall small_call(const Plain& plain) {
   const detail::CallParts& call = plain.call;
   data::SmallCall small = small_call_of(call);
-  with_input(call, [&](const auto& in) {
-    small.dtype = in.dtype();
-    small.shape = in.shape();
-  });
-  small.tensor = piece_of(buffer_of(plain));
+  small.dtype = input_of(call).dtype();
+  small.shape = input_of(call).shape();
+  small.tensor = piece_of(buffer_of(call, plain.root));
   return small;
 }
 

@@ -21,6 +21,8 @@
 
 namespace kolo::api {
 
+/// The backend for devices. Throws Error (unsupported) if there is none: the end of a sentence, behind "..., but ".
+data::DeviceBackend& device_of(const engine::Engine& engine);
 /// Throws Error (unsupported) if this engine cannot use tensors of the request's device. Notes which tensors lie in an
 /// arena of the device.
 void prepare_device(const detail::GroupParts& group, std::string_view name, Request& request);
