@@ -32,121 +32,22 @@ Backend& GlooStandIn::of(const at::Tensor& tensor) {
   return *gloo_;
 }
 
-GlooStandIn::WorkPtr GlooStandIn::broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) {
-  return of(tensors).broadcast(tensors, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) {
-  return of(tensors).allreduce(tensors, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::allreduce_sparse(Tensors& tensors, const ::c10d::AllreduceOptions& options) {
-  return of(tensors).allreduce_sparse(tensors, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::allreduce_coalesced(Tensors& tensors,
-                                                      const ::c10d::AllreduceCoalescedOptions& options) {
-  return of(tensors).allreduce_coalesced(tensors, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) {
-  return of(tensors).reduce(tensors, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                            const ::c10d::AllgatherOptions& options) {
-  return of(inputs).allgather(outputs, inputs, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                  const ::c10d::AllgatherOptions& options) {
-  return of(input)._allgather_base(output, input, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
-                                                      const ::c10d::AllgatherOptions& options) {
-  return of(inputs).allgather_coalesced(outputs, inputs, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                  const ::c10d::AllgatherOptions& options) {
-  return of(inputs).allgather_into_tensor_coalesced(outputs, inputs, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::gather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                         const ::c10d::GatherOptions& options) {
-  return of(inputs).gather(outputs, inputs, options);
-}
-
-#ifdef KOLO_C10D_HAS_GATHER_SINGLE
-GlooStandIn::WorkPtr GlooStandIn::gather_single(at::Tensor& output, at::Tensor& input,
-                                                const ::c10d::GatherOptions& options) {
-  return of(input).gather_single(output, input, options);
-}
-#endif
-
-GlooStandIn::WorkPtr GlooStandIn::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                          const ::c10d::ScatterOptions& options) {
-  return of(outputs).scatter(outputs, inputs, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                                 const ::c10d::ReduceScatterOptions& options) {
-  return of(outputs).reduce_scatter(outputs, inputs, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                       const ::c10d::ReduceScatterOptions& options) {
-  return of(input)._reduce_scatter_base(output, input, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                  const ::c10d::ReduceScatterOptions& options) {
-  return of(inputs).reduce_scatter_tensor_coalesced(outputs, inputs, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                                std::vector<std::int64_t>& output_splits,
-                                                std::vector<std::int64_t>& input_splits,
-                                                const ::c10d::AllToAllOptions& options) {
-  return of(input).alltoall_base(output, input, output_splits, input_splits, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) {
-  return of(inputs).alltoall(outputs, inputs, options);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::send(Tensors& tensors, int to, int tag) { return of(tensors).send(tensors, to, tag); }
-
-GlooStandIn::WorkPtr GlooStandIn::recv(Tensors& tensors, int from, int tag) {
-  return of(tensors).recv(tensors, from, tag);
-}
-
-GlooStandIn::WorkPtr GlooStandIn::recvAnysource(Tensors& tensors, int tag) {
-  return of(tensors).recvAnysource(tensors, tag);
-}
-
-void GlooStandIn::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
-  kolo_->monitoredBarrier(options, wait_all_ranks);
+template <class Tell>
+void GlooStandIn::tell_both(const Tell& tell) {
+  tell(static_cast<Backend&>(*kolo_));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (gloo_) tell(*gloo_);
 }
 
 void GlooStandIn::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;
-  kolo_->setTimeout(timeout);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (gloo_) gloo_->setTimeout(timeout);
+  tell_both([&](Backend& backend) { backend.setTimeout(timeout); });
 }
-
 void GlooStandIn::abort() {
-  kolo_->abort();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (gloo_) gloo_->abort();
+  tell_both([](Backend& backend) { backend.abort(); });
 }
-
 void GlooStandIn::shutdown() {
-  kolo_->shutdown();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (gloo_) gloo_->shutdown();
+  tell_both([](Backend& backend) { backend.shutdown(); });
 }
 
 c10::intrusive_ptr<Backend> GlooStandIn::split(const c10::intrusive_ptr<::c10d::Store>& store,

@@ -56,36 +56,72 @@ class GlooStandIn final : public LikeGloo {
   const std::string getBackendName() const override { return "gloo"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
 
-  WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
-  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
-  WorkPtr allreduce_sparse(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) override;
-  WorkPtr reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) override;
-  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override {
+    return of(tensors).broadcast(tensors, options);
+  }
+  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
+    return of(tensors).allreduce(tensors, options);
+  }
+  WorkPtr allreduce_sparse(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
+    return of(tensors).allreduce_sparse(tensors, options);
+  }
+  WorkPtr allreduce_coalesced(Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) override {
+    return of(tensors).allreduce_coalesced(tensors, options);
+  }
+  WorkPtr reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) override {
+    return of(tensors).reduce(tensors, options);
+  }
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override {
+    return of(inputs).allgather(outputs, inputs, options);
+  }
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const ::c10d::AllgatherOptions& options) override {
+    return of(input)._allgather_base(output, input, options);
+  }
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
-                              const ::c10d::AllgatherOptions& options) override;
+                              const ::c10d::AllgatherOptions& options) override {
+    return of(inputs).allgather_coalesced(outputs, inputs, options);
+  }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const ::c10d::AllgatherOptions& options) override;
-  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::GatherOptions& options) override;
+                                          const ::c10d::AllgatherOptions& options) override {
+    return of(inputs).allgather_into_tensor_coalesced(outputs, inputs, options);
+  }
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::GatherOptions& options) override {
+    return of(inputs).gather(outputs, inputs, options);
+  }
 #ifdef KOLO_C10D_HAS_GATHER_SINGLE
-  WorkPtr gather_single(at::Tensor& output, at::Tensor& input, const ::c10d::GatherOptions& options) override;
+  WorkPtr gather_single(at::Tensor& output, at::Tensor& input, const ::c10d::GatherOptions& options) override {
+    return of(input).gather_single(output, input, options);
+  }
 #endif
-  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const ::c10d::ScatterOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const ::c10d::ScatterOptions& options) override {
+    return of(outputs).scatter(outputs, inputs, options);
+  }
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                         const ::c10d::ReduceScatterOptions& options) override;
+                         const ::c10d::ReduceScatterOptions& options) override {
+    return of(outputs).reduce_scatter(outputs, inputs, options);
+  }
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const ::c10d::ReduceScatterOptions& options) override;
+                               const ::c10d::ReduceScatterOptions& options) override {
+    return of(input)._reduce_scatter_base(output, input, options);
+  }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const ::c10d::ReduceScatterOptions& options) override;
+                                          const ::c10d::ReduceScatterOptions& options) override {
+    return of(inputs).reduce_scatter_tensor_coalesced(outputs, inputs, options);
+  }
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
-                        std::vector<std::int64_t>& input_splits, const ::c10d::AllToAllOptions& options) override;
-  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) override;
-  WorkPtr send(Tensors& tensors, int to, int tag) override;
-  WorkPtr recv(Tensors& tensors, int from, int tag) override;
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+                        std::vector<std::int64_t>& input_splits, const ::c10d::AllToAllOptions& options) override {
+    return of(input).alltoall_base(output, input, output_splits, input_splits, options);
+  }
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) override {
+    return of(inputs).alltoall(outputs, inputs, options);
+  }
+  WorkPtr send(Tensors& tensors, int to, int tag) override { return of(tensors).send(tensors, to, tag); }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override { return of(tensors).recv(tensors, from, tag); }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override { return of(tensors).recvAnysource(tensors, tag); }
   WorkPtr barrier(const ::c10d::BarrierOptions& options) override { return kolo_->barrier(options); }
-  void monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) override;
+  void monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    kolo_->monitoredBarrier(options, wait_all_ranks);
+  }
 
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return kolo_->getSequenceNumberForGroup(); }
@@ -100,6 +136,8 @@ class GlooStandIn final : public LikeGloo {
   /// Whose a call with this tensor is.
   Backend& of(const at::Tensor& tensor);
   Backend& of(const Tensors& tensors) { return tensors.empty() ? *kolo_ : of(tensors.front()); }
+  template <class Tell>
+  void tell_both(const Tell& tell);
 
   const c10::intrusive_ptr<ProcessGroupKolo> kolo_;
   mutable std::mutex mutex_;
