@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/rank_failure.hpp"
 
+#include <exception>
+#include <string>
 #include <utility>
-
-#include <kolo/error.hpp>
 
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
@@ -11,18 +11,12 @@
 namespace kolo::api {
 namespace {
 
-/// Whether this exception is the engine's fatal error.
-bool is_fatal_error(engine::Engine& engine, const std::exception_ptr& exception) {
-  if (!engine.faulted()) return false;
+/// Whether this is the engine's fatal error.
+bool is_fatal_error(engine::Engine& engine, const Status& what) {
   try {
     engine.check_usable();
   } catch (const Error& fatal) {
-    try {
-      std::rethrow_exception(exception);
-    } catch (const Error& error) {
-      return error.status().message() == fatal.status().message();
-    } catch (...) {
-    }
+    return engine.faulted() && what.message() == fatal.status().message();
   }
   return false;
 }
@@ -30,7 +24,7 @@ bool is_fatal_error(engine::Engine& engine, const std::exception_ptr& exception)
 }  // namespace
 
 bool run_rank(Context&& context, const std::function<void()>& body,
-              const std::function<void(const std::exception_ptr& what, bool repeats)>& failed) {
+              const std::function<void(const Status& what, bool repeats)>& failed) {
   try {
     Context own(std::move(context));
     detail::ContextImpl& impl = impl_of(own);  // also if the body moves the context away; the caller keeps it alive
@@ -38,15 +32,15 @@ bool run_rank(Context&& context, const std::function<void()>& body,
     try {
       body();
     } catch (...) {
-      const std::exception_ptr what = std::current_exception();
+      const Status what = current_failure();
       failed(what, is_fatal_error(impl.engine(), what));
-      impl.close("its code threw: " + what_of(what));
+      impl.close("its code threw: " + what.message());
       return false;
     }
     own.shutdown();
     return true;
   } catch (...) {
-    failed(std::current_exception(), false);
+    failed(current_failure(), false);
     return false;
   }
 }
@@ -57,13 +51,15 @@ void require_ranks(int ranks, const char* caller) {
               std::string(caller) + " needs at least one rank, not " + std::to_string(ranks));
 }
 
-std::string what_of(const std::exception_ptr& exception) {
+Status current_failure() {
   try {
-    std::rethrow_exception(exception);
+    throw;
+  } catch (const Error& error) {
+    return error.status();
   } catch (const std::exception& error) {
-    return error.what();
+    return {ErrorCode::user_exception, error.what()};
   } catch (...) {
-    return "an exception that is no std::exception";
+    return {ErrorCode::user_exception, "an exception that is no std::exception"};
   }
 }
 

@@ -3,22 +3,22 @@
 // Runs the body of a rank, for run_local and run_forked, and tells how it failed.
 #pragma once
 
-#include <exception>
 #include <functional>
-#include <string>
 
 #include <kolo/context.hpp>
+#include <kolo/error.hpp>
 
 namespace kolo::api {
 
 /// Runs `body` with this context, whose ContextImpl outlives the call, bound to the calling thread, and ends the
-/// context. If that throws, returns false; `failed` then gets the exception before the other ranks are told. `repeats`:
+/// context. If that throws, returns false; `failed` then gets what was thrown before the other ranks are told. `repeats`:
 /// it is a fatal error, which every other rank throws, too.
 [[nodiscard]] bool run_rank(Context&& context, const std::function<void()>& body,
-                            const std::function<void(const std::exception_ptr& what, bool repeats)>& failed);
+                            const std::function<void(const Status& what, bool repeats)>& failed);
 
 /// Throws Error (invalid_argument) for fewer than one.
 void require_ranks(int ranks, const char* caller);
-[[nodiscard]] std::string what_of(const std::exception_ptr& exception);
+/// In a handler: the exception as a status; user_exception where it is no Error.
+[[nodiscard]] Status current_failure();
 
 }  // namespace kolo::api

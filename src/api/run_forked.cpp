@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranks as processes that this one starts.
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,9 +15,9 @@
 #include "api/launch.hpp"
 #include "api/rank_failure.hpp"
 #include "base/fields.hpp"
+#include "base/files.hpp"
 #include "base/proof.hpp"
 #include "base/settings.hpp"
-#include "base/system_error.hpp"
 #include "launch/processes.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/visibility.hpp"
@@ -62,30 +57,9 @@ void require_fresh_process(const Options& options) {
 #endif
 }
 
-std::string encode_report(const char* kind, const std::exception_ptr& exception) {
-  ErrorCode code = ErrorCode::user_exception;
-  std::string text = api::what_of(exception);
-  try {
-    std::rethrow_exception(exception);
-  } catch (const Error& error) {
-    code = error.code();
-    text = error.status().message();
-  } catch (...) {
-  }
-  return base::join_fields({kind, std::to_string(static_cast<int>(code)), text});
-}
-
-void send_report(int fd, const std::string& report) noexcept {
-  std::size_t sent = 0;
-  while (sent < report.size()) {
-    const ssize_t more = ::write(fd, report.data() + sent, report.size() - sent);
-    if (more < 0 && errno != EINTR) return;  // the parent does not read it any more
-    if (more > 0) sent += static_cast<std::size_t>(more);
-  }
-}
-
-void report_failure(int report, const char* kind, const std::exception_ptr& exception) {
-  send_report(report, encode_report(kind, exception));
+void report_end(int fd, const char* kind, const Status& what) {
+  const std::string report = base::join_fields({kind, std::to_string(static_cast<int>(what.code())), what.message()});
+  static_cast<void>(base::write_all(fd, report));  // an error: the parent does not read it any more
 }
 
 /// Makes this rank's context. Null if the start fails; the failure is then reported.
@@ -93,7 +67,7 @@ std::shared_ptr<detail::ContextImpl> join_meeting(const launch::Start& start, co
   try {
     return api::assemble(std::move(api::meet(start, options)->bootstrap), options);
   } catch (...) {
-    report_failure(report, kStart, std::current_exception());
+    report_end(report, kStart, api::current_failure());
     return nullptr;
   }
 }
@@ -106,12 +80,12 @@ struct Failure {
 
 std::optional<Failure> failure_of(const launch::ProcessEnd& ending) {
   const std::string rank = "rank " + std::to_string(ending.rank);
-  if (ending.report.empty()) {
-    return Failure{kCause, Status(ErrorCode::rank_lost, rank + " " + launch::describe_status(ending.status))};
-  }
-  const std::vector<std::string> fields = base::split_fields(ending.report);
-  if (fields.size() != 3 || (fields[0] == kDone && ending.status == 0)) return std::nullopt;
-  if (fields[0] == kDone) {  // its body was done, and it failed while it ended
+  const bool has_reported = !ending.report.empty();
+  const std::vector<std::string> fields =
+      has_reported ? base::split_fields(ending.report) : std::vector<std::string>{kDone, "", ""};
+  if (fields.size() != 3) return std::nullopt;
+  if (fields[0] == kDone) {  // or it has failed while it ended
+    if (has_reported && ending.status == 0) return std::nullopt;
     return Failure{kCause, Status(ErrorCode::rank_lost, rank + " " + launch::describe_status(ending.status))};
   }
   return Failure{fields[0],
@@ -148,11 +122,11 @@ void run_forked(int ranks, const std::function<void()>& body, const Options& opt
     start.place.rank = rank;
     const std::shared_ptr<detail::ContextImpl> impl = join_meeting(start, own, report);
     if (impl == nullptr) return EXIT_FAILURE;
-    const auto failed = [report](const std::exception_ptr& what, bool repeats) {
-      report_failure(report, repeats ? kRepeat : kCause, what);
+    const auto failed = [report](const Status& what, bool repeats) {
+      report_end(report, repeats ? kRepeat : kCause, what);
     };
     if (!api::run_rank(Context(impl), body, failed)) return EXIT_FAILURE;
-    send_report(report, base::join_fields({kDone, "0", ""}));
+    report_end(report, kDone, Status());
     return EXIT_SUCCESS;
   });
   if (outcome.signal) ::raise(*outcome.signal);

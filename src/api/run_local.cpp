@@ -2,7 +2,6 @@
 //
 // Ranks as threads of one process.
 #include <exception>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,42 +18,25 @@
 namespace kolo {
 namespace {
 
-/// The exception that ended the world, and its rank: the first exception that does not repeat another rank's.
+/// Why the world has ended: the first failure that does not repeat another rank's.
 class FirstFailure {
  public:
-  /// `rank`: empty if the sentence names the rank itself. `repeats`: the exception is a fatal error that another rank's
-  /// exception may have caused.
-  void note(std::optional<int> rank, std::exception_ptr what, bool repeats = false) {
+  /// `repeats`: it is a fatal error that another rank's exception may have caused.
+  void note(const Status& what, bool repeats = false) {
     const base::MutexLock lock(mutex_);
-    Failure& first = repeats ? repeat_ : cause_;
-    // The exception is destroyed after the ranks have ended, because they may use it.
-    if (!first.what) first = {rank, std::move(what)};
+    Status& first = repeats ? repeat_ : cause_;
+    if (first.ok()) first = what;
   }
   void rethrow() const {
     const base::MutexLock lock(mutex_);
-    const Failure& first = cause_.what ? cause_ : repeat_;
-    if (!first.what) return;
-    const std::string prefix = first.rank ? "rank " + std::to_string(*first.rank) + ": " : "";
-    try {
-      std::rethrow_exception(first.what);
-    } catch (const Error& error) {
-      throw Error(error.code(), prefix + error.status().message());
-    } catch (const std::exception& error) {
-      throw Error(ErrorCode::user_exception, prefix + error.what());
-    } catch (...) {
-      throw Error(ErrorCode::user_exception, prefix + "an exception that is no std::exception");
-    }
+    const Status& first = cause_.ok() ? repeat_ : cause_;
+    if (!first.ok()) throw Error(first);
   }
 
  private:
-  struct Failure {
-    std::optional<int> rank;
-    std::exception_ptr what;
-  };
-
   mutable base::Mutex mutex_;
-  Failure cause_ KOLO_GUARDED_BY(mutex_);
-  Failure repeat_ KOLO_GUARDED_BY(mutex_);
+  Status cause_ KOLO_GUARDED_BY(mutex_);
+  Status repeat_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -69,11 +51,13 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
     try {
       impl = api::assemble(world.bootstrap(rank), options);
     } catch (...) {
-      failure.note(std::nullopt, std::current_exception());
+      failure.note(api::current_failure());  // the sentence names the rank
       return;
     }
-    static_cast<void>(api::run_rank(
-        Context(impl), body, [&](const std::exception_ptr& what, bool repeats) { failure.note(rank, what, repeats); }));
+    const auto failed = [&](const Status& what, bool repeats) {
+      failure.note({what.code(), "rank " + std::to_string(rank) + ": " + what.message()}, repeats);
+    };
+    static_cast<void>(api::run_rank(Context(impl), body, failed));
   };
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(ranks));
@@ -82,7 +66,7 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
       threads.push_back(
           base::start_thread("the thread of rank " + std::to_string(rank), [&, rank] { run_rank(rank); }));
   } catch (const Error& why) {
-    failure.note(std::nullopt, std::make_exception_ptr(why));
+    failure.note(why.status());
     world.abort(why.status().message());
   }
   for (std::thread& thread : threads) thread.join();
