@@ -4,6 +4,7 @@
 #include <kolo/call.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,33 +36,27 @@ bool is_same(const kolo_tensor& a, const kolo_tensor& b) noexcept {
 struct Uses {
   bool tensors, root, splits, reduction;
 };
-Uses uses_of(std::int32_t collective) {
-  switch (collective) {
-  case KOLO_ALLREDUCE:
-  case KOLO_REDUCE_SCATTER:
-    return {true, false, false, true};
-  case KOLO_REDUCE:
-    return {true, true, false, true};
-  case KOLO_BROADCAST:
-  case KOLO_GATHER:
-    return {true, true, false, false};
-  case KOLO_ALLGATHER:
-    return {true, false, false, false};
-  case KOLO_SCATTER:
-    return {true, true, true, false};
-  case KOLO_ALLTOALL:
-    return {true, false, true, false};
-  case KOLO_BARRIER:
-    return {false, false, false, false};
-  default:
-    refuse("there is no collective " + std::to_string(collective) +
-           ": give one of kolo_collective, such as KOLO_ALLREDUCE");
-  }
-}
+/// By the number of the collective.
+constexpr Uses kUses[] = {
+    {true, false, false, true},   // KOLO_ALLREDUCE
+    {true, true, false, true},    // KOLO_REDUCE
+    {true, true, false, false},   // KOLO_BROADCAST
+    {true, false, false, false},  // KOLO_ALLGATHER
+    {true, true, false, false},   // KOLO_GATHER
+    {true, true, true, false},    // KOLO_SCATTER
+    {true, false, true, false},   // KOLO_ALLTOALL
+    {true, false, false, true},   // KOLO_REDUCE_SCATTER
+    {false, false, false, false}  // KOLO_BARRIER
+};
+static_assert(std::size(kUses) == KOLO_BARRIER + 1);
 
 /// Throws if the call sets a field that its collective does not use.
 void check_unused(const kolo_call& call) {
-  const Uses uses = uses_of(call.collective);
+  if (call.collective < 0 || call.collective > KOLO_BARRIER) {
+    refuse("there is no collective " + std::to_string(call.collective) +
+           ": give one of kolo_collective, such as KOLO_ALLREDUCE");
+  }
+  const Uses& uses = kUses[call.collective];
   const auto check = [](bool is_used, bool is_default, const char* field, const char* its_default) {
     if (is_used || is_default) return;
     refuse(std::string("this collective has no `") + field + "`: leave it " + its_default);

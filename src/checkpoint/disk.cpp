@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
-#include <random>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -20,12 +19,14 @@
 #include <kolo/parameters.hpp>
 
 #include "base/files.hpp"
+#include "base/proof.hpp"
 #include "checkpoint/index.hpp"
 
 namespace kolo::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = ".kolo-saving-";
+constexpr std::size_t kRandomDigits = 16;
 constexpr std::string_view kLockSuffix = ".lock";
 // write(2) and read(2) take at most 2 GiB less a page.
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
@@ -40,14 +41,6 @@ std::optional<struct stat> status_of(const std::string& path) {
   if (::lstat(path.c_str(), &status) == 0) return status;
   check_system(errno == ENOENT, path, "lstat");
   return std::nullopt;
-}
-
-std::string random_name() {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::random_device source;
-  std::string name(kPrefix);
-  for (int i = 0; i < 16; ++i) name += digits[source() % 16];
-  return name;
 }
 
 /// The names in a folder.
@@ -88,16 +81,16 @@ Lock try_lock(int file) {
 
 /// Removes what killed processes have left in the folder. Does what it can: a save does not fail for it.
 void remove_leftovers(const std::string& parent) {
-  std::vector<std::string> locks;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.size() == kPrefix.size() + 16 + kLockSuffix.size() && name.substr(0, kPrefix.size()) == kPrefix &&
-        name.substr(name.size() - kLockSuffix.size()) == kLockSuffix) {
-      locks.push_back(std::string(parent).append(1, '/').append(name));
-    }
+  std::vector<std::string> names;
+  try {
+    names = names_in(parent);
+  } catch (const Error&) {  // the save finds out what is wrong with the folder
   }
-  for (const std::string& path : locks) {
+  for (const std::string& name : names) {
+    if (name.size() != kPrefix.size() + kRandomDigits + kLockSuffix.size() || !name.starts_with(kPrefix) ||
+        !name.ends_with(kLockSuffix))
+      continue;
+    const std::string path = std::string(parent).append(1, '/').append(name);
     try {
       const base::UniqueFd lock = base::open_to_write(path, base::Start::append);
       if (try_lock(lock.get()) != Lock::taken) continue;
@@ -174,7 +167,7 @@ NewFolder::NewFolder(std::string path, Lists lists) : path_(std::move(path)), li
   remove_leftovers(parent_);
   Lock lock = Lock::held_by_another;
   while (lock == Lock::held_by_another) {
-    folder_ = parent_ + '/' + random_name();
+    folder_ = parent_ + '/' + std::string(kPrefix) + base::hex_of(base::random_word()).substr(0, kRandomDigits);
     lock_ = File::create(folder_ + std::string(kLockSuffix));
     lock = try_lock(lock_.fd());
   }

@@ -4,6 +4,7 @@
 // writes. `write` may run on another thread: rank 0 makes the folder; each rank writes its file and tells rank 0 what
 // is in it; once all have, rank 0 writes the index and puts the folder in its place.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -46,37 +47,10 @@ Share plan(const Ranks& ranks, const std::string& path, const CheckpointEntries&
   return share;
 }
 
-std::string_view safetensors_name(DType dtype) {
-  switch (dtype) {
-  case DType::boolean:
-    return "BOOL";
-  case DType::int8:
-    return "I8";
-  case DType::int16:
-    return "I16";
-  case DType::int32:
-    return "I32";
-  case DType::int64:
-    return "I64";
-  case DType::uint8:
-    return "U8";
-  case DType::uint16:
-    return "U16";
-  case DType::uint32:
-    return "U32";
-  case DType::uint64:
-    return "U64";
-  case DType::float16:
-    return "F16";
-  case DType::bfloat16:
-    return "BF16";
-  case DType::float32:
-    return "F32";
-  case DType::float64:
-    return "F64";
-  }
-  return "";
-}
+/// What safetensors calls the element types.
+constexpr std::array<std::string_view, kDTypeCount> kSafetensorsNames{"BOOL", "I8",  "I16", "I32",  "I64", "U8", "U16",
+                                                                      "U32",  "U64", "F16", "BF16", "F32", "F64"};
+static_assert(!kSafetensorsNames.back().empty(), "one name a type");
 
 /// The file's first bytes: 8 for the length of what follows, JSON, and spaces up to a multiple of 8.
 std::string header_of(const CheckpointEntries& entries) {
@@ -87,9 +61,9 @@ std::string header_of(const CheckpointEntries& entries) {
     const Shape shape = is_whole ? entry.shape : Shape{entry.view.elements()};
     std::string extents;
     for (const std::int64_t extent : shape) extents += (extents.empty() ? "" : ",") + std::to_string(extent);
-    json += ',' + quoted_json(entry.name) + ":{\"dtype\":\"" + std::string(safetensors_name(entry.view.dtype())) +
-            "\",\"shape\":[" + extents + "],\"data_offsets\":[" + std::to_string(offset) + ',' +
-            std::to_string(offset + entry.view.bytes()) + "]}";
+    json += ',' + quoted_json(entry.name) + ":{\"dtype\":\"" +
+            std::string(detail::name_of(kSafetensorsNames, entry.view.dtype())) + "\",\"shape\":[" + extents +
+            "],\"data_offsets\":[" + std::to_string(offset) + ',' + std::to_string(offset + entry.view.bytes()) + "]}";
     offset += entry.view.bytes();
   }
   json += '}';
@@ -103,19 +77,16 @@ std::string header_of(const CheckpointEntries& entries) {
 /// The value of a scalar of whole numbers that an index can show.
 std::optional<std::int64_t> whole_number(const CheckpointEntry& entry) {
   if (entry.shape.rank() != 0 || entry.held != Held::alike) return std::nullopt;
-  const auto value = [&](auto zero) {
-    std::memcpy(&zero, entry.view.data(), sizeof zero);
-    return static_cast<std::int64_t>(zero);
-  };
+  std::int64_t value = 0;
+  std::memcpy(&value, entry.view.data(), size_of(entry.view.dtype()));
   switch (entry.view.dtype()) {
   case DType::int32:
-    return value(std::int32_t{});
+    return static_cast<std::int32_t>(value);
   case DType::int64:
-    return value(std::int64_t{});
   case DType::uint32:
-    return value(std::uint32_t{});
+    return value;
   case DType::uint64:
-    return value(std::uint64_t{}) < 0 ? std::nullopt : std::optional(value(std::uint64_t{}));
+    return value < 0 ? std::nullopt : std::optional(value);
   default:
     return std::nullopt;
   }
