@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "api/access.hpp"
@@ -43,6 +44,14 @@ int index_of(const void* memory) {
   }
 }
 
+/// The operation of a handle, which must be one on tensors of a device.
+detail::HandleState& on_device(const Handle& handle, const char* call, const char* what, const char* otherwise) {
+  detail::HandleState& operation = detail::HandleAccess::state(handle);
+  if (operation.device() == DeviceKind::cuda) return operation;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(call) + " is for " + what + " tensors of a CUDA device; use " + otherwise);
+}
+
 }  // namespace
 
 Device device_of(const void* memory) {
@@ -55,10 +64,7 @@ Device device_of(const void* memory) {
 }
 
 void wait_on(Handle& handle, StreamHandle stream) {
-  detail::HandleState& operation = detail::HandleAccess::state(handle);
-  if (operation.device() != DeviceKind::cuda) {
-    throw Error(ErrorCode::invalid_argument, "wait_on is for operations on tensors of a CUDA device; use wait()");
-  }
+  detail::HandleState& operation = on_device(handle, "wait_on", "operations on", "wait()");
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
   // Before the wait, and also if the operation is done, and the stream gets no work.
   if (engine && (!operation.is_given() || operation.done())) engine->device()->refuse_capture(Stream{stream});
@@ -72,10 +78,7 @@ void wait_on(Handle& handle, StreamHandle stream) {
 }
 
 Received received(Future<Received>& receive) {
-  detail::HandleState& operation = detail::HandleAccess::state(receive);
-  if (operation.device() != DeviceKind::cuda) {
-    throw Error(ErrorCode::invalid_argument, "received is for receives into tensors of a CUDA device; use get()");
-  }
+  detail::HandleState& operation = on_device(receive, "received", "receives into", "get()");
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
   if (engine) engine->driving().wait_given(operation);
   if (operation.failed()) throw Error(operation.outcome());
@@ -83,11 +86,7 @@ Received received(Future<Received>& receive) {
 }
 
 bool wait_given(Handle& handle, std::chrono::nanoseconds duration) {
-  detail::HandleState& operation = detail::HandleAccess::state(handle);
-  if (operation.device() != DeviceKind::cuda) {
-    throw Error(ErrorCode::invalid_argument,
-                "wait_given is for operations on tensors of a CUDA device; use wait_for()");
-  }
+  detail::HandleState& operation = on_device(handle, "wait_given", "operations on", "wait_for()");
   if (operation.is_given()) return true;
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
   return !engine || engine->driving().wait_given(operation, base::after(base::now(), duration));
@@ -95,10 +94,7 @@ bool wait_given(Handle& handle, std::chrono::nanoseconds duration) {
 
 void on_given(Handle& handle, std::function<void()> callback) {
   if (!callback) throw Error(ErrorCode::invalid_argument, "on_given needs something to call");
-  detail::HandleState& operation = detail::HandleAccess::state(handle);
-  if (operation.device() != DeviceKind::cuda) {
-    throw Error(ErrorCode::invalid_argument, "on_given is for operations on tensors of a CUDA device; use on_done()");
-  }
+  detail::HandleState& operation = on_device(handle, "on_given", "operations on", "on_done()");
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
   if (engine) engine->submitter().note_awaited(operation);
   std::function<void(const Status&)> call = [callback = std::move(callback)](const Status&) { callback(); };

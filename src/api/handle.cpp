@@ -137,37 +137,31 @@ void Handle::on_done(std::function<void(const Status&)> callback) {
   }
 }
 
-namespace {
-/// Operations of one engine are waited for together; handles of several contexts take turns.
-void wait_for_all(const std::vector<detail::HandleState*>& operations) {
-  for (std::size_t at = 0, end = 0; at < operations.size(); at = end) {
-    const auto same = [&](const detail::HandleState* operation) {
-      return !operation->engine.owner_before(operations[at]->engine) &&
-             !operations[at]->engine.owner_before(operation->engine);
-    };
-    for (end = at + 1; end < operations.size() && same(operations[end]);) ++end;
-    if (const auto engine = operations[at]->engine.lock()) {  // without an engine they are done
-      engine->driving().wait_all(Span<detail::HandleState* const>(operations.data() + at, end - at), std::nullopt);
-    }
-  }
-  for (const detail::HandleState* operation : operations) {
-    if (operation->failed()) throw Error(operation->outcome());
-  }
-}
-}  // namespace
-
 void wait_all(Span<const Handle> handles) {
-  std::vector<detail::HandleState*> operations;
-  operations.reserve(handles.size());
-  for (const Handle& handle : handles) operations.push_back(&detail::HandleAccess::state(handle));
-  wait_for_all(operations);
+  std::vector<const Handle*> all;
+  all.reserve(handles.size());
+  for (const Handle& handle : handles) all.push_back(&handle);
+  detail::wait_all(all);
 }
 
 void detail::wait_all(Span<const Handle* const> handles) {
   std::vector<HandleState*> operations;
   operations.reserve(handles.size());
   for (const Handle* handle : handles) operations.push_back(&HandleAccess::state(*handle));
-  wait_for_all(operations);
+  // Operations of one engine are waited for together; handles of several contexts take turns.
+  for (std::size_t at = 0, end = 0; at < operations.size(); at = end) {
+    const auto same = [&](const HandleState* operation) {
+      return !operation->engine.owner_before(operations[at]->engine) &&
+             !operations[at]->engine.owner_before(operation->engine);
+    };
+    for (end = at + 1; end < operations.size() && same(operations[end]);) ++end;
+    if (const auto engine = operations[at]->engine.lock()) {  // without an engine they are done
+      engine->driving().wait_all(Span<HandleState* const>(operations.data() + at, end - at), std::nullopt);
+    }
+  }
+  for (const HandleState* operation : operations) {
+    if (operation->failed()) throw Error(operation->outcome());
+  }
 }
 
 namespace {
