@@ -178,30 +178,10 @@ class DistributedOptimizer {
   bool synchronize() { return reducer_.synchronize(); }
 
   /// Ends the micro-step. The last one synchronizes, if that was not done, steps the optimizer, and returns true.
-  bool step() {
-    if (!reducer_.finish_micro_step()) {
-      return false;
-    }
-    begin_step();
-    optimizer_->step();
-    end_step();
-    return true;
-  }
+  bool step() { return reducer_.finish_micro_step() && apply(); }
   /// The same where the loss was multiplied by `scaler.scale()`: divides the gradients by it. If one is not finite the
   /// optimizer does not step, on any rank. Tells the scaler. Returns whether the optimizer has stepped.
-  bool step(LossScaler& scaler) {
-    if (!reducer_.finish_micro_step()) {
-      return false;
-    }
-    begin_step();
-    const bool is_finite = reducer_.unscale(scaler.scale());
-    if (is_finite) {
-      optimizer_->step();
-    }
-    scaler.update(!is_finite);
-    end_step();
-    return is_finite;
-  }
+  bool step(LossScaler& scaler) { return reducer_.finish_micro_step() && apply(&scaler); }
   /// `begin_micro_step(samples)` and `step()`, where no gradient was announced before. An error with accumulation_steps
   /// above 1, where samples must be known before the backward pass.
   bool step(std::size_t samples) {
@@ -215,18 +195,7 @@ class DistributedOptimizer {
   /// optimizer has stepped: false, on every rank, if no rank has anything left. Without samples all ranks must have
   /// made the same number of micro-steps (else mismatch, on every rank); with samples any number, also none.
   /// `before_step` is called between the reduction and the step, to clip, say.
-  bool flush(const std::function<void()>& before_step = {}) {
-    if (!reducer_.flush()) {
-      return false;
-    }
-    begin_step();
-    if (before_step) {
-      before_step();
-    }
-    optimizer_->step();
-    end_step();
-    return true;
-  }
+  bool flush(const std::function<void()>& before_step = {}) { return reducer_.flush() && apply(nullptr, before_step); }
 
   /// The optimizer that it was made around.
   [[nodiscard]] Optimizer& optimizer() const noexcept { return *optimizer_; }
@@ -251,19 +220,17 @@ class DistributedOptimizer {
     return parameters;
   }
 
-  void begin_step() {
-    if (replicas_.is_due_before_step()) {
-      replicas_.compare(group_, parameters_);
-    }
-  }
-  void end_step() {
+  /// Ends a step whose gradients have been reduced. Returns whether the optimizer has stepped.
+  bool apply(LossScaler* scaler = nullptr, const std::function<void()>& before_step = {}) {
+    if (replicas_.is_due_before_step()) replicas_.compare(group_, parameters_);
+    const bool steps = scaler == nullptr || reducer_.unscale(scaler->scale());
+    if (before_step) before_step();
+    if (steps) optimizer_->step();
+    if (scaler != nullptr) scaler->update(!steps);
     reducer_.end_step();
-    if (replicas_.is_due_after_step()) {
-      replicas_.compare(group_, parameters_);
-    }
-    if (broadcasts_buffers_) {
-      detail::broadcast_buffers(group_, parameters_);
-    }
+    if (replicas_.is_due_after_step()) replicas_.compare(group_, parameters_);
+    if (broadcasts_buffers_) detail::broadcast_buffers(group_, parameters_);
+    return steps;
   }
 
   Optimizer* optimizer_;

@@ -19,6 +19,13 @@ std::string describe(std::string_view name, const TensorView& view);
 
 /// Throws `Error` (invalid_argument), beginning with `caller`, for an empty name or one that stands twice.
 void check_names(std::string_view caller, const std::vector<std::string_view>& names);
+/// The same of a list whose elements have names.
+template <class List>
+void check_names(std::string_view caller, const List& list) {
+  std::vector<std::string_view> names;
+  for (const auto& one : list) names.push_back(one.name);
+  check_names(caller, names);
+}
 
 /// Throws `Error` (invalid_argument), beginning with `caller`, for a gradient of another type or shape than its value.
 void check_gradient(std::string_view caller, const Parameter& parameter);

@@ -8,24 +8,15 @@
 #include <utility>
 
 #include "optimizer/elements.hpp"
+#include "optimizer/gradient.hpp"
 
 namespace kolo::optimizer {
 namespace {
-
-TensorView row(Tensor& bytes, std::int64_t first, std::int64_t count) {
-  return {static_cast<std::byte*>(bytes.data()) + first, DType::uint8, Shape{count}};
-}
 
 Tensor zeros(DType dtype, std::int64_t count) {
   Tensor tensor(dtype, Shape{count});
   fill_zero(tensor.view());
   return tensor;
-}
-
-// Elements of a view in one row.
-TensorView stretch_of(const TensorView& view, std::int64_t first, std::int64_t count) {
-  return {static_cast<std::byte*>(view.data()) + first * static_cast<std::int64_t>(size_of(view.dtype())), view.dtype(),
-          Shape{count}};
 }
 
 }  // namespace
@@ -57,13 +48,13 @@ CompressedGradient::CompressedGradient(const Group& group, const std::string& na
     gather.timeout = options.timeout;
     gather.priority = priority;
     gather_ = prepare({group, name + " (sum)"},
-                      Call::allgather_into(row(outgoing_, own.at, splits[own_]), outgoing_.view(), gather));
+                      Call::allgather_into(flat(outgoing_.view(), own.at, splits[own_]), outgoing_.view(), gather));
   }
 }
 
 Handle CompressedGradient::start(const TensorView& gradient) {
   for (const Part& part : parts_) {
-    encode(stretch_of(gradient, part.first, part.elements), lost_here() + part.first, outgoing(part));
+    encode(flat(gradient, part.first, part.elements), lost_here() + part.first, outgoing(part));
   }
   return exchange_.start();
 }
@@ -92,7 +83,7 @@ Handle CompressedGradient::start_gather(const TensorView& piece, double divisor)
 void CompressedGradient::finish(const TensorView& gradient) const {
   const auto* const all = static_cast<const std::byte*>(outgoing_.data());
   for (const Part& part : parts_) {
-    decode(all + part.at, stretch_of(gradient, part.first, part.elements), Decoding::replaces);
+    decode(all + part.at, flat(gradient, part.first, part.elements), Decoding::replaces);
   }
 }
 
@@ -108,8 +99,7 @@ ConstTensorView CompressedGradient::lost() {
   ReduceScatterOptions options;
   options.timeout = timeout_;
   const TensorView all = sums.view();
-  kolo::start({group_, name_ + " (lost)"},
-              Call::reduce_scatter_into(all, stretch_of(all, own.first, own.elements), options))
+  kolo::start({group_, name_ + " (lost)"}, Call::reduce_scatter_into(all, flat(all, own.first, own.elements), options))
       .wait();
   const auto* const lost = static_cast<const float*>(lost_piece_.data());
   const auto* const of_ranks = static_cast<const float*>(sums.data()) + own.first;

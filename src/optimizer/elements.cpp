@@ -36,18 +36,9 @@ void fill_zero(const TensorView& view) {
   }
 }
 
-void copy(const TensorView& from, Tensor& to) {
-  if (to.data() == nullptr) {
-    to = Tensor(from.dtype(), from.shape());
-  }
+void copy(const ConstTensorView& from, const TensorView& to) {
   if (from.elements() != 0) {
     std::memcpy(to.data(), from.data(), static_cast<std::size_t>(from.bytes()));
-  }
-}
-
-void copy_back(const Tensor& from, const TensorView& to) {
-  if (to.elements() != 0) {
-    std::memcpy(to.data(), from.data(), static_cast<std::size_t>(to.bytes()));
   }
 }
 

@@ -50,9 +50,8 @@ void with_type(const TensorView& view, const Body& body) {
 /// Sets every element to zero, whatever its type.
 void fill_zero(const TensorView& view);
 
-/// Copies the elements to a tensor beside them, which is made the first time; and back.
-void copy(const TensorView& from, Tensor& to);
-void copy_back(const Tensor& from, const TensorView& to);
+/// Copies the elements to a view of as many of the same type.
+void copy(const ConstTensorView& from, const TensorView& to);
 
 /// Multiplies every element by `factor`, rounded to the element's type. The view was checked.
 void scale(const TensorView& view, double factor);

@@ -61,11 +61,7 @@ std::vector<std::string> entries_of(Span<const Parameter> parameters, const Dist
 }
 
 void check_options(Span<const Parameter> parameters, const DistributedOptimizerOptions& options) {
-  std::vector<std::string_view> names;
-  for (const Parameter& parameter : parameters) {
-    names.push_back(parameter.name);
-  }
-  check_names("DistributedOptimizer", names);
+  check_names("DistributedOptimizer", parameters);
   for (const Parameter& parameter : parameters) {
     check_gradient("DistributedOptimizer", parameter);
   }

@@ -37,26 +37,14 @@ void broadcast_all(const Group& group, const std::string& caller, Span<const Nam
   wait_all(handles);
 }
 
-double sum_of_squares(const TensorView& view) {
-  double sum = 0;
-  optimizer::with_type(view, [&](auto zero) {
-    for (const double element : optimizer::elements<decltype(zero)>(view)) {
-      sum += element * element;
-    }
-  });
-  return sum;
-}
-
 }  // namespace
 
 void detail::broadcast_list(const Group& group, const std::string& caller, Span<const NamedView> tensors, int root) {
-  std::vector<std::string_view> names;
   std::vector<std::string> entries{"root " + std::to_string(root)};
   for (const NamedView& tensor : tensors) {
-    names.push_back(tensor.name);
     entries.push_back(optimizer::describe(tensor.name, tensor.view));
   }
-  optimizer::check_names(caller, names);
+  optimizer::check_names(caller, tensors);
   optimizer::check_root(caller, group, root);
   check_agreement(group, caller, entries);
   broadcast_all(group, caller, tensors, root);
@@ -94,7 +82,7 @@ double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {
     }
     const auto what = [&parameter] { return "the gradient of " + quoted_name(parameter.name); };
     optimizer::check_computable("clip_grad_norm", what, *parameter.gradient);
-    sum += sum_of_squares(*parameter.gradient);
+    sum += optimizer::squares(*parameter.gradient);
   }
   const double norm = std::sqrt(sum);
   // Written so that a NaN becomes the factor, as in PyTorch; std::min(1.0, NaN) would hide it.

@@ -13,13 +13,7 @@
 namespace kolo::optimizer {
 
 std::vector<Parameter> checked_trainable(std::string_view caller, std::vector<Parameter> parameters) {
-  std::vector<std::string_view> names;
-  names.reserve(parameters.size());
-  for (const Parameter& parameter : parameters) {
-    names.push_back(parameter.name);
-  }
-  check_names(caller, names);
-
+  check_names(caller, parameters);
   std::vector<Parameter> trainable;
   for (Parameter& parameter : parameters) {
     if (!parameter.gradient) {

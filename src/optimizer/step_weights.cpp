@@ -70,7 +70,8 @@ void StepWeights::set_aside() {
   if (unit_ == 0) return;
   for_each_view([](Gradient& gradient) {
     if (gradient.is_placed) {
-      copy(*gradient.view, gradient.aside);
+      if (gradient.aside.data() == nullptr) gradient.aside = Tensor(gradient.view->dtype(), gradient.view->shape());
+      copy(*gradient.view, gradient.aside.view());
     } else {
       gradient.aside = Tensor();
     }
@@ -96,7 +97,7 @@ void StepWeights::put_back(const Gradient& gradient) const {
   if (gradient.aside.data() == nullptr) {
     fill_zero(*gradient.view);  // it had no place before
   } else {
-    copy_back(gradient.aside, *gradient.view);
+    copy(gradient.aside.view(), *gradient.view);
   }
 }
 
