@@ -124,8 +124,7 @@ class Call {
   /// the call has been run, started or prepared.
   /// @{
   static Call grouped_allreduce(Span<const NamedView> members, const AllreduceOptions& options = {}) {
-    Call call(Kind::allreduce);
-    call.take(options);
+    Call call(Kind::allreduce, options);
     call.parts_.members = members;
     return call;
   }
@@ -141,13 +140,16 @@ class Call {
   using Kind = detail::CollectiveKind;
 
   explicit Call(Kind kind) noexcept { parts_.kind = kind; }
+  template <class Options>
+  Call(Kind kind, const Options& options) : Call(kind) {
+    take(options);
+  }
 
   static Kind alltoall_by(Splits splits) noexcept { return splits.empty() ? Kind::alltoall : Kind::alltoall_splits; }
 
   template <class Options>
   static Call in_place(Kind kind, const TensorView& inout, int root, const Options& options) {
-    Call call(kind);
-    call.take(options);
+    Call call(kind, options);
     call.parts_.in_place = true;
     call.parts_.output.emplace(inout);
     call.parts_.root = root;
@@ -155,8 +157,7 @@ class Call {
   }
   template <class In, class Out, class Options>
   static Call into(Kind kind, const In& in, const Out& out, int root, const Options& options, Splits splits = {}) {
-    Call call(kind);
-    call.take(options);
+    Call call(kind, options);
     call.parts_.input = in;
     call.parts_.output = out;
     call.parts_.root = root;
@@ -165,12 +166,8 @@ class Call {
   }
   template <class Options>
   static Call owning(Kind kind, const ConstTensorView& in, int root, const Options& options, Splits splits = {}) {
-    Call call(kind);
-    call.take(options);
+    Call call = into(kind, in, std::nullopt, root, options, splits);
     call.parts_.owns_result = true;
-    call.parts_.input = in;
-    call.parts_.root = root;
-    call.parts_.splits.assign(splits.begin(), splits.end());
     return call;
   }
 
@@ -253,11 +250,29 @@ KOLO_API Prepared prepare(const Where& where, const Call& call);
 /// every rank). If one call fails on a rank (its output has a wrong size), all fail there, and their outputs are
 /// undefined. The shortest timeout counts. A grouped call has at least one call; each call has tensors, and an output
 /// of the caller's (else: invalid_argument). From any thread. `prepare(where, Call::grouped(calls))` prepares one.
+///
+/// `grouped_allreduce` reduces several tensors in place. All ranks give the same members in the same order: names,
+/// dtypes and shapes are compared, and a difference is an error on every rank (mismatch). Names differ within a grouped
+/// call (invalid_argument at the call); dtypes may.
 /// @{
 inline void grouped(Span<const Call> calls) { run(Call::grouped(calls)); }
 inline Handle grouped_async(Span<const Call> calls) { return start(Call::grouped(calls)); }
 inline void grouped(const Where& where, Span<const Call> calls) { run(where, Call::grouped(calls)); }
 inline Handle grouped_async(const Where& where, Span<const Call> calls) { return start(where, Call::grouped(calls)); }
+
+inline void grouped_allreduce(Span<const NamedView> members, const AllreduceOptions& options = {}) {
+  run(Call::grouped_allreduce(members, options));
+}
+inline void grouped_allreduce(const Where& where, Span<const NamedView> members, const AllreduceOptions& options = {}) {
+  run(where, Call::grouped_allreduce(members, options));
+}
+inline Handle grouped_allreduce_async(Span<const NamedView> members, const AllreduceOptions& options = {}) {
+  return start(Call::grouped_allreduce(members, options));
+}
+inline Handle grouped_allreduce_async(const Where& where, Span<const NamedView> members,
+                                      const AllreduceOptions& options = {}) {
+  return start(where, Call::grouped_allreduce(members, options));
+}
 /// @}
 
 }  // namespace kolo

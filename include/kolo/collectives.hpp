@@ -24,7 +24,8 @@
 ///   afterwards as they were.
 ///
 /// Each makes a `Call` and runs it, or starts it and returns a handle (`_async`). Each may be given where first: a
-/// group, a name, or `{group, name}` (where.hpp). `prepare` and `grouped` (call.hpp) take such calls, too.
+/// group, a name, or `{group, name}` (where.hpp). `prepare` and `grouped` (call.hpp) take such calls, too; there is also
+/// `grouped_allreduce`.
 #ifndef KOLO_COLLECTIVES_HPP
 #define KOLO_COLLECTIVES_HPP
 
@@ -80,27 +81,6 @@ template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
 template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
 [[nodiscard]] T allreduce(T value, ReduceOp op = ReduceOp::sum) {
   return allreduce(current_context(), value, op);
-}
-/// @}
-
-/// @name grouped allreduce
-/// Several tensors as one request, ready as a whole and executed as a whole. All ranks give the same members in the
-/// same order: names, dtypes and shapes are compared, and a difference is an error on every rank (mismatch). Names
-/// differ within a grouped call (invalid_argument at the call); dtypes may. `grouped` (call.hpp) groups calls of any
-/// kind.
-/// @{
-inline void grouped_allreduce(Span<const NamedView> members, const AllreduceOptions& options = {}) {
-  run(Call::grouped_allreduce(members, options));
-}
-inline void grouped_allreduce(const Where& where, Span<const NamedView> members, const AllreduceOptions& options = {}) {
-  run(where, Call::grouped_allreduce(members, options));
-}
-inline Handle grouped_allreduce_async(Span<const NamedView> members, const AllreduceOptions& options = {}) {
-  return start(Call::grouped_allreduce(members, options));
-}
-inline Handle grouped_allreduce_async(const Where& where, Span<const NamedView> members,
-                                      const AllreduceOptions& options = {}) {
-  return start(where, Call::grouped_allreduce(members, options));
 }
 /// @}
 
