@@ -61,18 +61,8 @@ class DeviceWork::Given : public std::enable_shared_from_this<Given> {
 };
 
 DeviceWork::DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
-    : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs), world_(std::move(world)),
-      occasion_(std::move(occasion)), operation_(std::move(operation)), device_(operation_->buffers.front().device()) {}
-
-DeviceWork::~DeviceWork() {
-  if (world_->is_inherited()) {
-    static_cast<void>(operation_.release());
-    return;
-  }
-  if (operation_->finish == nullptr && operation_->done()) return;
-  world_->adopt(std::move(operation_));
-  world_->sweep();
-}
+    : WorkOfKolo(std::move(world), std::move(occasion), std::move(operation)),
+      device_(operation_->buffers.front().device()) {}
 
 std::shared_ptr<DeviceWork::Given> DeviceWork::given() {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -30,10 +30,9 @@ namespace kolo::c10d {
 /// It has completed when the device has done it. Before that it may end by a deadline or an abort, as `Work`. Once it
 /// has been waited for, memory that the caller lets go of may be used again, on streams that have waited. All members
 /// may be called from several threads at a time.
-class DeviceWork final : public ::c10d::Work {
+class DeviceWork final : public WorkOfKolo {
  public:
   DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
-  ~DeviceWork() override;
 
   /// Does not wait. Whether the device has done it, or it has failed; false, too, while another thread looks after it.
   bool isCompleted() override;
@@ -43,15 +42,9 @@ class DeviceWork final : public ::c10d::Work {
   void synchronize() override { wait(kNoTimeout); }
   /// Ends the operation.
   void abort() override;
-  std::vector<at::Tensor> result() override { return occasion_.results; }
-  int sourceRank() const override { return operation_->source; }
   /// Completes when the operation has been given; its callbacks run, and who waits for it goes on, on streams that
   /// wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  std::uint64_t getSequencenumber() const KOLO_OVERRIDE_SINCE_2 { return occasion_.sequence; }
-#ifdef KOLO_C10D_HAS_GATHER_SINGLE
-  std::chrono::milliseconds getTimeout() const override { return occasion_.timeout; }
-#endif
 
  private:
   class Given;
@@ -67,9 +60,6 @@ class DeviceWork final : public ::c10d::Work {
   void end(const std::exception_ptr& error);
   void complete_future();
 
-  const std::shared_ptr<World> world_;
-  const Occasion occasion_;
-  std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes; a child keeps it
   const at::Device device_;
   std::mutex mutex_;
   // Under the mutex.

@@ -68,16 +68,16 @@ std::exception_ptr abandoned(const Occasion& occasion, const Operation& operatio
   return outcome_of(occasion, operation) == nullptr ? nullptr : exception_for(occasion.call, code, sentence);
 }
 
-Work::Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
+WorkOfKolo::WorkOfKolo(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
     : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs), world_(std::move(world)),
       occasion_(std::move(occasion)), operation_(std::move(operation)) {}
 
-Work::~Work() {
+WorkOfKolo::~WorkOfKolo() {
   if (world_->is_inherited()) {
     static_cast<void>(operation_.release());
     return;
   }
-  if (operation_->buffers.empty() && operation_->finish == nullptr && operation_->done()) return;
+  if (operation_->finish == nullptr && operation_->done()) return;
   world_->adopt(std::move(operation_));
   world_->sweep();
 }

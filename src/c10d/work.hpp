@@ -44,12 +44,32 @@ struct Occasion {
 /// To be called before a future is made: once it is there it completes. Throws DistBackendError.
 void start_threads(const Occasion& occasion, World& world);
 
+/// What the Works of all devices have in common.
+class WorkOfKolo : public ::c10d::Work {
+ public:
+  /// Gives the operation to the world if it is still open; a child keeps it.
+  ~WorkOfKolo() override;
+
+  std::vector<at::Tensor> result() override { return occasion_.results; }
+  int sourceRank() const override { return operation_->source; }
+  std::uint64_t getSequencenumber() const KOLO_OVERRIDE_SINCE_2 { return occasion_.sequence; }
+#ifdef KOLO_C10D_HAS_GATHER_SINGLE
+  std::chrono::milliseconds getTimeout() const override { return occasion_.timeout; }
+#endif
+
+ protected:
+  WorkOfKolo(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
+
+  const std::shared_ptr<World> world_;
+  const Occasion occasion_;
+  std::unique_ptr<Operation> operation_;
+};
+
 /// An operation on tensors of the CPU. It ends with Kolo's operations, which have its timeout. May be called from
 /// several threads at a time.
-class Work final : public ::c10d::Work {
+class Work final : public WorkOfKolo {
  public:
-  Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
-  ~Work() override;
+  using WorkOfKolo::WorkOfKolo;
 
   /// Does not wait: false, too, while another thread brings the results where they belong.
   bool isCompleted() override;
@@ -59,13 +79,7 @@ class Work final : public ::c10d::Work {
   void synchronize() override {}
   /// Ends the operation.
   void abort() override;
-  std::vector<at::Tensor> result() override { return occasion_.results; }
-  int sourceRank() const override { return operation_->source; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  std::uint64_t getSequencenumber() const KOLO_OVERRIDE_SINCE_2 { return occasion_.sequence; }
-#ifdef KOLO_C10D_HAS_GATHER_SINGLE
-  std::chrono::milliseconds getTimeout() const override { return occasion_.timeout; }
-#endif
 
  private:
   /// Whether it has ended; ends it, if Kolo's operations have. `error`: null for theirs.
@@ -75,9 +89,6 @@ class Work final : public ::c10d::Work {
   void complete_future_when_done();
   void complete_future();
 
-  const std::shared_ptr<World> world_;
-  const Occasion occasion_;
-  std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes; a child keeps it
   std::atomic<bool> settled_{false};
   std::mutex settling_;
   std::mutex future_mutex_;
