@@ -15,6 +15,8 @@
 #include <kolo/error.hpp>
 #include <kolo/parameters.hpp>
 
+#include "base/text.hpp"
+
 namespace kolo::libtorch {
 namespace {
 
@@ -200,11 +202,6 @@ class Section {
   std::set<std::string> read_;
 };
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return text;
-}
-
 // Two of the three numbers give the third; DeepSpeed takes one of the two batch sizes alone, too.
 void read_batch_sizes(Section& top, DeepSpeedConfig& config, int ranks) {
   const int all = top.integer("train_batch_size", 0, 1);
@@ -250,7 +247,7 @@ void read_optimizer(Section& top, DeepSpeedConfig& config) {
   std::optional<Section> section = top.section("optimizer");
   if (!section) top.refuse("optimizer", "it is missing; write one of type SGD, Adam or AdamW");
   const std::string type = section->text("type", "");
-  const std::string kind = lower(type);
+  const std::string kind = base::in_lower_case(type);
   Section params = section->section_or_empty("params");
   config.learning_rate = params.number("lr", 1e-3, 0);
   if (kind == "sgd") {

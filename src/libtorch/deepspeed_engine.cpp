@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DeepSpeed's engine: what its configuration says, as options of a `ShardedOptimizer`, and the counting of steps.
-#include <array>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -18,6 +16,7 @@
 #include <kolo/libtorch.hpp>
 
 #include "base/files.hpp"
+#include "base/text.hpp"
 #include "libtorch/deepspeed_config.hpp"
 #include "libtorch/tensors.hpp"
 
@@ -69,12 +68,6 @@ ShardedOptimizerOptions options_of(const DeepSpeedConfig& config) {
   options.max_norm = config.gradient_clipping;
   options.master_weights = config.precision.has_value();
   return options;
-}
-
-std::string spelled(double number) {  // whatever locale the program has set
-  std::array<char, 32> text{};
-  return {text.data(),
-          std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::general, 6).ptr};
 }
 
 }  // namespace
@@ -132,8 +125,8 @@ struct Engine::Impl {
 
   void print() const {
     std::printf("step=%lld, skipped=%lld, lr=%s, loss_scale=%s\n", static_cast<long long>(steps),
-                static_cast<long long>(skipped()), spelled(learning_rate()).c_str(),
-                spelled(scaler ? scaler->scale() : 1).c_str());
+                static_cast<long long>(skipped()), base::spell(learning_rate(), 6).c_str(),
+                base::spell(scaler ? scaler->scale() : 1, 6).c_str());
     std::fflush(stdout);
   }
 

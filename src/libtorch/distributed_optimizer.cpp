@@ -151,12 +151,12 @@ struct DistributedOptimizer::Impl {
 
   bool step() {
     check_nothing_changed();
-    if (!gradients->finish_micro_step()) {
-      return false;
-    }
-    begin_step();
-    update();
-    return true;
+    return gradients->finish_micro_step() && apply({});
+  }
+
+  bool flush(const std::function<void()>& before_step) {
+    check_nothing_changed();
+    return gradients->flush() && apply(before_step);
   }
 
   // The optimizer's parameters that it steps, with their names.
@@ -172,30 +172,15 @@ struct DistributedOptimizer::Impl {
     replicas.compare(ranks, gradients->values(copies));
   }
 
-  void begin_step() {
+  // Ends a step whose gradients have been reduced; true.
+  bool apply(const std::function<void()>& before_step) {
     if (replicas.is_due_before_step()) compare_replicas();
-  }
-
-  void update() {
+    if (before_step) before_step();
     views.forget();
     optimizer.step();
     reducer->end_step();
     if (replicas.is_due_after_step()) compare_replicas();
-    if (options.broadcast_buffers) {
-      libtorch::broadcast_buffers(ranks, *module);
-    }
-  }
-
-  bool flush(const std::function<void()>& before_step) {
-    check_nothing_changed();
-    if (!gradients->flush()) {
-      return false;
-    }
-    begin_step();
-    if (before_step) {
-      before_step();
-    }
-    update();
+    if (options.broadcast_buffers) libtorch::broadcast_buffers(ranks, *module);
     return true;
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libtorch/gradients.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #ifdef __GLIBC__
@@ -66,6 +67,12 @@ void Gradients::unsupported(const std::string& sentence) const {
 void Gradients::check_trainable(const std::string& name, const at::Tensor& parameter) const {
   if (!is_floating_point(dtype_of(quoted_name(name), parameter)) || !parameter.is_leaf()) {
     misused(quoted_name(name) + " is no floating-point leaf tensor");
+  }
+}
+
+void Gradients::check_dense(const Tracked& tracked, const at::Tensor& gradient) const {
+  if (gradient.layout() != at::kStrided) {
+    unsupported("the gradient of " + quoted_name(tracked.name) + " is sparse, which is not supported");
   }
 }
 
@@ -166,9 +173,7 @@ void Gradients::bind_anywhere(std::size_t index) {
   if (!current.defined() || tracked.started) {
     return;
   }
-  if (current.layout() != at::kStrided) {
-    unsupported("the gradient of " + quoted_name(tracked.name) + " is sparse, which is not supported");
-  }
+  check_dense(tracked, current);
   // Pieces of both must be the same elements, and memory must have the values.
   if (current.strides() != tracked.parameter.strides() || current.is_conj() || current.is_neg()) {
     const at::NoGradGuard no_grad;
@@ -202,9 +207,7 @@ bool Gradients::adopt(Tracked& tracked) const {
   if (is_same(current, tracked.gradient)) {
     return true;
   }
-  if (current.layout() != at::kStrided) {
-    unsupported("the gradient of " + quoted_name(tracked.name) + " is sparse, which is not supported");
-  }
+  check_dense(tracked, current);
   const at::NoGradGuard no_grad;
   if (current.data_ptr() != tracked.gradient.data_ptr() || current.strides() != tracked.gradient.strides()) {
     if (past_cache_ && tracked.gradient.is_cpu()) {
@@ -221,9 +224,7 @@ bool Gradients::adopt(Tracked& tracked) const {
 void Gradients::before(std::size_t index, const at::Tensor& incoming) const {
   const std::lock_guard lock(mutex_);
   const Tracked& tracked = tracked_[index];
-  if (incoming.defined() && incoming.layout() != at::kStrided) {
-    unsupported("the gradient of " + quoted_name(tracked.name) + " is sparse, which is not supported");
-  }
+  if (incoming.defined()) check_dense(tracked, incoming);
   if (at::GradMode::is_enabled()) {
     unsupported("a backward pass that is itself differentiated (create_graph) is not supported");
   }
@@ -378,20 +379,13 @@ void Gradients::check_between_steps(const std::string& call) const {
 
 std::size_t Gradients::started() const {
   const std::lock_guard lock(mutex_);
-  return count_started();
+  return static_cast<std::size_t>(
+      std::count_if(tracked_.begin(), tracked_.end(), [](const Tracked& tracked) { return tracked.started; }));
 }
 
 std::size_t Gradients::finished() const {
   const std::lock_guard lock(mutex_);
   return reducer_->finished();
-}
-
-std::size_t Gradients::count_started() const {
-  std::size_t count = 0;
-  for (const Tracked& tracked : tracked_) {
-    count += tracked.started ? 1 : 0;
-  }
-  return count;
 }
 
 }  // namespace kolo::libtorch

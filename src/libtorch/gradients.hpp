@@ -87,6 +87,7 @@ class Gradients {
   [[noreturn]] void misused(const std::string& sentence) const;
   [[noreturn]] void unsupported(const std::string& sentence) const;
   void check_trainable(const std::string& name, const at::Tensor& parameter) const;
+  void check_dense(const Tracked& tracked, const at::Tensor& gradient) const;
   void place_in_arena();
   TensorView view_of(const Tracked& tracked);
   void bind(std::size_t index);
@@ -101,7 +102,6 @@ class Gradients {
   void mark_all_changed();
   void check_may_end() const;
   void begin_new_step();
-  [[nodiscard]] std::size_t count_started() const;
   template <class Body>
   void or_begin_new_step(const Body& body);
 

@@ -34,27 +34,6 @@ NamedTensors parameters_and_buffers(const torch::nn::Module& module) {
   return list;
 }
 
-void broadcast_list(const Group& group, const NamedTensors& tensors, int root) {
-  // Strided tensors travel as contiguous copies: so ranks need not agree in their layout.
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> copies;
-  std::vector<kolo::Parameter> views;
-  for (const auto& [name, tensor] : tensors) {
-    const std::string what = "broadcast_parameters: " + quoted_name(name);
-    dtype_of(what, tensor);
-    copies.push_back(tensor.detach().contiguous());
-    views.push_back({name, memory_view(what, copies.back())});
-  }
-  kolo::broadcast_parameters(group, views, root);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const at::Tensor& tensor = tensors[i].second;
-    if (copies[i].data_ptr() != tensor.data_ptr()) {
-      tensor.detach().copy_(copies[i]);
-    }
-    mark_changed(tensor);
-  }
-}
-
 }  // namespace
 
 NamedTensors named_parameters(const torch::nn::Module& module, const std::string& prefix) {
@@ -81,13 +60,30 @@ std::vector<kolo::Parameter> views(const NamedTensors& tensors) {
 std::vector<kolo::Parameter> views(const torch::nn::Module& module) { return views(parameters_and_buffers(module)); }
 
 void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root) {
-  broadcast_list(group, parameters_and_buffers(module), root);
+  broadcast_parameters(group, parameters_and_buffers(module), root);
 }
 void broadcast_parameters(const Group& group, const NamedTensors& tensors, int root) {
-  broadcast_list(group, tensors, root);
+  // Strided tensors travel as contiguous copies: so ranks need not agree in their layout.
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> copies;
+  std::vector<kolo::Parameter> views;
+  for (const auto& [name, tensor] : tensors) {
+    const std::string what = "broadcast_parameters: " + quoted_name(name);
+    dtype_of(what, tensor);
+    copies.push_back(tensor.detach().contiguous());
+    views.push_back({name, memory_view(what, copies.back())});
+  }
+  kolo::broadcast_parameters(group, views, root);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i].second;
+    if (copies[i].data_ptr() != tensor.data_ptr()) {
+      tensor.detach().copy_(copies[i]);
+    }
+    mark_changed(tensor);
+  }
 }
 void broadcast_buffers(const Group& group, const torch::nn::Module& module, int root) {
-  broadcast_list(group, named_buffers(module), root);
+  broadcast_parameters(group, named_buffers(module), root);
 }
 
 }  // namespace kolo::libtorch
