@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <kolo/error.hpp>
 #include <kolo/parameters.hpp>
 
+#include "base/fields.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
 #include "core/signature.hpp"
@@ -29,35 +29,6 @@ struct List {
   std::int32_t rank;
   std::vector<std::string> entries;
 };
-
-// Each entry is preceded by its length, because an entry may contain any bytes.
-std::string encode_entries(const std::vector<std::string>& entries) {
-  std::string text;
-  for (const std::string& entry : entries) {
-    const std::uint64_t length = entry.size();
-    text.append(reinterpret_cast<const char*>(&length), sizeof length);
-    text += entry;
-  }
-  return text;
-}
-
-// Takes the next `length` bytes, which another rank has announced.
-std::string_view take(std::string_view& text, std::uint64_t length) {
-  if (length > text.size()) throw Error(ErrorCode::transport, "a rank's list of entries arrived incomplete");
-  const std::string_view taken = text.substr(0, length);
-  text.remove_prefix(length);
-  return taken;
-}
-
-std::vector<std::string> decode_entries(std::string_view text) {
-  std::vector<std::string> entries;
-  while (!text.empty()) {
-    std::uint64_t length = 0;
-    std::memcpy(&length, take(text, sizeof length).data(), sizeof length);
-    entries.emplace_back(take(text, length));
-  }
-  return entries;
-}
 
 // One version of an entry, and the ranks that gave it.
 struct Version {
@@ -118,7 +89,7 @@ std::size_t first_difference(const std::vector<List>& lists) {
 std::string quoted_name(std::string_view name) { return base::quoted(name); }
 
 void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries) {
-  const std::string text = encode_entries(entries);
+  const std::string text = base::join_fields(entries);
   const Digest mine{base::hash_string(text), text.size(), static_cast<std::uint64_t>(rank(group))};
   const Tensor gathered = allgather({group, caller}, const_view(mine.data(), Shape{1, 3}));
   const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
@@ -130,10 +101,11 @@ void check_agreement(const Group& group, std::string_view caller, const std::vec
 
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
   const Tensor texts = allgather({group, std::string(caller) + " (entries)"}, const_view(bytes, text.size()));
-  std::string_view rest(static_cast<const char*>(texts.data()), static_cast<std::size_t>(texts.elements()));
+  const auto* next = static_cast<const char*>(texts.data());
   std::vector<List> lists;
   for (std::size_t i = 0; i < all.size(); i += 3) {
-    lists.push_back({static_cast<std::int32_t>(all[i + 2]), decode_entries(take(rest, all[i + 1]))});
+    lists.push_back({static_cast<std::int32_t>(all[i + 2]), base::split_fields(std::string(next, all[i + 1]))});
+    next += all[i + 1];
   }
   throw Error(ErrorCode::mismatch, explain(caller, lists, first_difference(lists)));
 }

@@ -22,6 +22,7 @@
 #include "api/access.hpp"
 #include "api/context_impl.hpp"
 #include "api/submit.hpp"
+#include "base/fields.hpp"
 #include "base/hash.hpp"
 #include "core/signature.hpp"
 #include "data/device.hpp"
@@ -81,12 +82,6 @@ std::string difference(const std::vector<std::pair<int, std::uint64_t>>& hashes)
 std::string described_parameter(const Parameter& parameter) {
   return parameter.name + ' ' + std::string(to_string(parameter.value.dtype())) + ' ' +
          to_string(parameter.value.shape());
-}
-
-std::uint64_t hash_of(const std::vector<std::string>& entries) {
-  std::uint64_t hash = entries.size();
-  for (const std::string& entry : entries) hash = base::hash_memory(entry.data(), entry.size(), hash);
-  return hash;
 }
 
 /// One rank's row of what has been gathered: its rank, and then numbers.
@@ -153,7 +148,7 @@ void compare_replicas(const Group& group, Span<const Parameter> parameters, cons
     hashes.push_back(hash_of(api::impl_of(group).engine(), parameter));
   }
   const std::uint64_t of_values = base::hash_memory(hashes.data() + 1, (hashes.size() - 1) * sizeof hashes[0]);
-  const std::vector<std::uint64_t> both{own_rank, hash_of(entries), of_values};
+  const std::vector<std::uint64_t> both{own_rank, base::hash_string(base::join_fields(entries)), of_values};
   const Tensor sums = gather(one_row(both));
   const std::vector<ReplicaRow> all = rows_of(sums, 2);
   if (!are_equal(all, 0)) check_agreement(group, words.caller, entries);

@@ -12,6 +12,7 @@
 
 #include <kolo/error.hpp>
 
+#include "base/fields.hpp"
 #include "base/hash.hpp"
 #include "checkpoint/index.hpp"
 
@@ -28,16 +29,8 @@ std::string bits_of(const ConstTensorView& view) {
   return " = 0x" + text;
 }
 
-constexpr std::size_t kNumberBytes = sizeof(std::uint64_t);
-
-std::string bytes_of(std::uint64_t number) {
-  std::string text(kNumberBytes, '\0');
-  std::memcpy(text.data(), &number, kNumberBytes);
-  return text;
-}
-
 std::string hash_of(const CheckpointEntry& entry) {
-  return bytes_of(base::hash_memory(entry.view.data(), static_cast<std::size_t>(entry.view.bytes())));
+  return std::to_string(base::hash_memory(entry.view.data(), static_cast<std::size_t>(entry.view.bytes())));
 }
 
 bool is_alike(const CheckpointEntry& entry) {
@@ -98,22 +91,17 @@ std::vector<std::string> shared_by_ranks(const CheckpointEntries& entries) {
 }
 
 std::string hashes_of(const CheckpointEntries& entries) {
-  std::string text;
+  std::vector<std::string> fields;
   for (const CheckpointEntry& entry : entries) {
-    if (is_alike(entry)) text += hash_of(entry) + bytes_of(entry.name.size()) + entry.name;
+    if (is_alike(entry)) fields.insert(fields.end(), {entry.name, hash_of(entry)});
   }
-  return text;
+  return base::join_fields(fields);
 }
 
 void check_alike(const CheckpointEntries& entries, const std::string& hashes_of_root) {
+  const std::vector<std::string> fields = base::split_fields(hashes_of_root);
   std::map<std::string_view, std::string_view> of_root;
-  for (std::string_view rest = hashes_of_root; !rest.empty();) {
-    const std::string_view hash = rest.substr(0, kNumberBytes);
-    std::uint64_t length = 0;
-    std::memcpy(&length, rest.data() + kNumberBytes, kNumberBytes);
-    of_root.emplace(rest.substr(2 * kNumberBytes, length), hash);
-    rest.remove_prefix(2 * kNumberBytes + length);
-  }
+  for (std::size_t i = 0; i + 1 < fields.size(); i += 2) of_root.emplace(fields[i], fields[i + 1]);
   for (const CheckpointEntry& entry : entries) {
     if (!is_alike(entry)) continue;
     const auto found = of_root.find(entry.name);
