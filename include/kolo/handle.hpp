@@ -139,40 +139,23 @@ void wait_all(const Futures& futures) {
   detail::wait_all(handles);
 }
 
-/// A handle with a result.
-template <class T>
-class Future;
-
-/// The result of an allgather or a reduce_scatter.
-template <>
-class KOLO_RESULT Future<Tensor> : public Handle {
+/// A handle with a result: that of an allgather, a gather or a reduce_scatter (`Tensor`), of an alltoall, or of a join
+/// (`int`: the rank that joined last).
+template <class Result>
+class KOLO_RESULT Future : public Handle {
  public:
   using Handle::Handle;
-  /// For a started call (call.hpp) that owns such a result.
+  /// For a started call (call.hpp) that has such a result.
   explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
-  /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
-  [[nodiscard]] Tensor get();
+  /// Waits, and moves the result out; a second call throws `Error` (invalid_argument), except that of a join.
+  [[nodiscard]] Result get();
 };
-
-/// The result of a join: the rank that joined last.
 template <>
-class KOLO_RESULT Future<int> : public Handle {
- public:
-  using Handle::Handle;
-  /// Waits. May be called again.
-  [[nodiscard]] int get();
-};
-
-/// The result of an alltoall.
+KOLO_API Tensor Future<Tensor>::get();
 template <>
-class KOLO_RESULT Future<AlltoallResult> : public Handle {
- public:
-  using Handle::Handle;
-  /// For a started call (call.hpp) that owns such a result.
-  explicit Future(Handle handle) noexcept : Handle(std::move(handle)) {}
-  /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
-  [[nodiscard]] AlltoallResult get();
-};
+KOLO_API AlltoallResult Future<AlltoallResult>::get();
+template <>
+KOLO_API int Future<int>::get();
 
 }  // namespace kolo
 

@@ -139,12 +139,13 @@ Future<int> start_join(const Group& group, const JoinOptions& options, bool wait
 
 }  // namespace
 
-int join(const Group& group, const JoinOptions& options) { return start_join(group, options, true).get(); }
-Future<int> join_async(const Group& group, const JoinOptions& options) { return start_join(group, options, false); }
-
+template <>
 int Future<int>::get() {
   wait();
   return detail::HandleAccess::state(*this).outputs.first.last;
 }
+
+int join(const Group& group, const JoinOptions& options) { return start_join(group, options, true).get(); }
+Future<int> join_async(const Group& group, const JoinOptions& options) { return start_join(group, options, false); }
 
 }  // namespace kolo

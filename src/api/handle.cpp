@@ -176,11 +176,13 @@ detail::HandleState& result_of(const Handle& handle) {
 }
 }  // namespace
 
+template <>
 Tensor Future<Tensor>::get() {
   wait();
   return std::move(result_of(*this).outputs.first.result);
 }
 
+template <>
 AlltoallResult Future<AlltoallResult>::get() {
   wait();
   detail::HandleState& operation = result_of(*this);

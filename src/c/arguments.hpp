@@ -116,14 +116,6 @@ kolo_status give_bytes(kolo_result** result, const Make& make) {
   return KOLO_OK;
 }
 
-/// A future of what the handle waits for; the handle is then empty.
-template <class Result>
-Future<Result> future_of(Handle& handle) {
-  Future<Result> future;
-  static_cast<Handle&>(future) = std::move(handle);
-  return future;
-}
-
 /// Starts an operation, and gives its handle to C. Nothing can fail once it has been started.
 template <class Start>
 kolo_status started(kolo_handle** handle, std::function<void(Handle&)> write_outputs, const Start& start,

@@ -171,7 +171,7 @@ kolo_status make_owning(const Where& where, const Call& call, kolo_result** resu
   }
   const auto write = [result](Handle& done) {
     auto made = std::make_unique<kolo_result>();
-    AlltoallResult all = future_of<AlltoallResult>(done).get();  // of any other call it has no splits
+    AlltoallResult all = Future<AlltoallResult>(std::move(done)).get();  // of any other call it has no splits
     made->call = CallResult{std::move(all.output), std::move(all.received_splits)};
     *result = made.release();
   };
@@ -362,7 +362,7 @@ kolo_status kolo_join(const kolo_group* group, const kolo_join_options* options,
       return KOLO_OK;
     }
     const auto write = [last](kolo::Handle& done) {
-      if (last != nullptr) *last = future_of<int>(done).get();
+      if (last != nullptr) *last = kolo::Future<int>(std::move(done)).get();
     };
     return started(handle, write, [&] { return kolo::join_async(its, to); });
   });

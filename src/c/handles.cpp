@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <kolo/detail/duration.hpp>
@@ -96,7 +97,7 @@ kolo_status kolo_cancel(kolo_handle* handle, int32_t* is_cancelled) {
     int32_t& answer = given(is_cancelled, "the place for the answer");
     if (!its.is_receive) refuse("only a receive can be cancelled: kolo_end ends any operation");
     static_cast<void>(its.handle.status());  // throws in a forked process
-    kolo::Future<kolo::Received> receive = future_of<kolo::Received>(its.handle);
+    kolo::Future<kolo::Received> receive(std::move(its.handle));
     answer = receive.cancel() ? 1 : 0;
     its.handle = std::move(receive);
   });

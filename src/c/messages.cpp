@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kolo/point_to_point.hpp>
 
+#include <utility>
+
 #include <kolo/kolo.h>
 
 #include "c/arguments.hpp"
@@ -53,7 +55,7 @@ kolo_status kolo_recv(const kolo_group* group, const kolo_tensor* tensor, int32_
     const auto its_options = message_options<kolo::RecvOptions>(options);
     if (handle != nullptr) {
       const auto write_received = [received](kolo::Handle& done) {
-        give(future_of<kolo::Received>(done).get(), received);
+        give(kolo::Future<kolo::Received>(std::move(done)).get(), received);
       };
       return started(
           handle, write_received, [&] { return kolo::recv_async(its, view, from, tag, its_options); }, true);
