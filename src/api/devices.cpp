@@ -22,24 +22,19 @@ std::vector<DeviceInfo> rows_of(const cuda::Gpus& gpus, const cuda::Visibility& 
   std::vector<DeviceInfo> rows;
   for (std::size_t i = 0; i < gpus.all.size(); ++i) {
     const cuda::Gpu& gpu = gpus.all[i];
-    DeviceInfo row;
-    row.machine_number = static_cast<int>(gpu.number);
-    row.process_number = cuda::number_in_process(visible, i);
-    row.name = gpu.name;
-    row.uuid = gpu.uuid;
-    row.memory_bytes = gpu.memory_bytes;
-    row.free_bytes = gpu.free_bytes;
-    row.driver = gpus.driver;
-    rows.push_back(row);
-    for (std::size_t part = 0; part < gpu.parts.size(); ++part) {
-      const cuda::GpuPart& one = gpu.parts[part];
-      row.process_number = cuda::number_in_process(visible, i, part);
+    const auto add = [&](const auto& one, std::optional<int> process_number) {
+      DeviceInfo& row = rows.emplace_back();
+      row.machine_number = static_cast<int>(gpu.number);
+      row.process_number = process_number;
       row.name = one.name;
       row.uuid = one.uuid;
       row.memory_bytes = one.memory_bytes;
       row.free_bytes = one.free_bytes;
-      rows.push_back(row);
-    }
+      row.driver = gpus.driver;
+    };
+    add(gpu, cuda::number_in_process(visible, i));
+    for (std::size_t part = 0; part < gpu.parts.size(); ++part)
+      add(gpu.parts[part], cuda::number_in_process(visible, i, part));
   }
   return rows;
 }

@@ -14,25 +14,12 @@
 
 namespace kolo {
 
-namespace {
-
-/// The output plans of the request, one for each tensor.
-std::vector<detail::OutputPlan> plans_of(const api::Request& request) {
-  std::vector<detail::OutputPlan> plans;
-  plans.push_back(static_cast<const detail::OutputPlan&>(request.outputs.first));
-  plans.insert(plans.end(), request.outputs.others.begin(), request.outputs.others.end());
-  return plans;
-}
-
-}  // namespace
-
 class Prepared::Impl {
  public:
   Impl(const Group& group, std::string_view name, api::Request request)
       : group_(group), engine_(api::impl_of(group).shared_engine()),
-        signature_(api::set_of(group).names.share(std::move(request.signature))), buffers_(std::move(request.buffers)),
-        plans_(plans_of(request)), splits_(std::move(request.outputs.splits)), timeout_(request.timeout),
-        device_(request.device), streams_(std::move(request.streams)), entry_(api::set_of(group).names.hold(name)) {}
+        signature_(api::set_of(group).names.share(std::move(request.signature))), request_(std::move(request)),
+        entry_(api::set_of(group).names.hold(name)) {}
   ~Impl() {
     if (origin_.is_here()) {
       entry_.table.release(entry_);
@@ -51,23 +38,24 @@ class Prepared::Impl {
     entry_.table.claim_held(entry_);
     if (!engine::try_reuse(operation_)) renew();
     if (entry_.signature != signature_) entry_.signature = signature_;
-    if (!streams_.empty()) record();
+    if (!request_.streams.empty()) record();
     engine_->submitter().submit(operation_, false);
     return Handle(operation_);
   }
 
  private:
   void check_values() const {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      const ConstTensorView input(buffers_[i].input, signature_->tensors[i].dtype, Shape{buffers_[i].elements},
-                                  device_);
-      const std::string& name = signature_->names.size() == buffers_.size() ? signature_->names[i] : entry_.name;
-      api::refuse_nan(*engine_, {signature_->kind, name}, input, streams_);
+    for (std::size_t i = 0; i < request_.buffers.size(); ++i) {
+      const ConstTensorView input(request_.buffers[i].input, signature_->tensors[i].dtype,
+                                  Shape{request_.buffers[i].elements}, request_.device);
+      const std::string& name =
+          signature_->names.size() == request_.buffers.size() ? signature_->names[i] : entry_.name;
+      api::refuse_nan(*engine_, {signature_->kind, name}, input, request_.streams);
     }
   }
   void record() {
     try {
-      operation_->ready = api::record(*engine_, device_, streams_);
+      operation_->ready = api::record(*engine_, request_.device, request_.streams);
     } catch (...) {
       entry_.table.give_back(entry_);
       throw;
@@ -76,13 +64,13 @@ class Prepared::Impl {
   void renew() {
     try {
       operation_ = std::make_shared<detail::HandleState>();
-      operation_->buffers = buffers_;
-      operation_->outputs.splits = splits_;
-      operation_->outputs.others.resize(plans_.size() - 1);
-      for (std::size_t i = 0; i < plans_.size(); ++i) {
-        detail::OutputPlan& plan = i == 0 ? operation_->outputs.first : operation_->outputs.others[i - 1];
-        plan = plans_[i];
-      }
+      operation_->buffers = request_.buffers;
+      detail::Outputs& outputs = operation_->outputs;
+      outputs.splits = request_.outputs.splits;
+      static_cast<detail::OutputPlan&>(outputs.first) = request_.outputs.first;
+      outputs.others.resize(request_.outputs.others.size());
+      for (std::size_t i = 0; i < outputs.others.size(); ++i)
+        static_cast<detail::OutputPlan&>(outputs.others[i]) = request_.outputs.others[i];
     } catch (...) {
       entry_.table.give_back(entry_);
       throw;
@@ -90,19 +78,14 @@ class Prepared::Impl {
     operation_->entry = &entry_;
     operation_->name_hash = entry_.hash;
     operation_->signature = signature_;
-    operation_->timeout = timeout_;
+    operation_->timeout = request_.timeout;
   }
 
   const api::Origin origin_ = {};
   const Group group_;  // keeps the group alive
   std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<const core::Signature> signature_;
-  const engine::Buffers buffers_;
-  const std::vector<detail::OutputPlan> plans_;  // by tensor
-  const engine::Splits splits_;
-  const std::optional<std::chrono::nanoseconds> timeout_;
-  const Device device_;
-  const std::vector<Stream> streams_;
+  const api::Request request_;  // the rest of it
   engine::Entry& entry_;
   std::shared_ptr<detail::HandleState> operation_;  // reused if no handle holds it
 };
