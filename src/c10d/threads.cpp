@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c10d/threads.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include <pthread.h>
 
@@ -91,25 +89,8 @@ struct Threads::State : std::enable_shared_from_this<State> {
   }
 };
 
-/// All states, for the end of the process: the last task of an object may outlive it.
-struct Threads::Everybody {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<State>> states;  // under the mutex
-
-  static Everybody& get() {
-    static auto* everybody = new Everybody;  // for good: worlds may be among the static objects
-    return *everybody;
-  }
-};
-
-Threads::Threads() : state_(std::make_shared<State>()) {
-  Everybody& everybody = Everybody::get();
-  const std::lock_guard<std::mutex> lock(everybody.mutex);
-  const auto has_gone = [](const auto& state) { return state.expired(); };
-  auto& states = everybody.states;
-  states.erase(std::remove_if(states.begin(), states.end(), has_gone), states.end());
-  states.push_back(state_);
-}
+// The last task of an object may outlive it: at the end of the process its state is still there.
+Threads::Threads() : state_(std::make_shared<State>()) { Registry<State>::get().add(state_); }
 
 Threads::~Threads() {
   std::deque<Task> tasks;
@@ -143,12 +124,7 @@ void Threads::finish() {
 }
 
 void Threads::finish_all() {
-  std::vector<std::weak_ptr<State>> states;
-  {
-    const std::lock_guard<std::mutex> lock(Everybody::get().mutex);
-    states = Everybody::get().states;
-  }
-  for (const auto& each : states) {
+  for (const auto& each : Registry<State>::get().all()) {
     const std::shared_ptr<State> state = each.lock();
     if (state && !state->origin.is_inherited()) state->finish();
   }

@@ -5,11 +5,39 @@
 // that run.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace kolo::c10d {
+
+/// The objects of a class that there are in this process, in the order in which they were made. It is never destroyed:
+/// some of them may be static. Any thread.
+template <class Object>
+class Registry {
+ public:
+  static Registry& get() {
+    static auto* registry = new Registry;
+    return *registry;
+  }
+  void add(const std::shared_ptr<Object>& object) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto has_gone = [](const auto& each) { return each.expired(); };
+    objects_.erase(std::remove_if(objects_.begin(), objects_.end(), has_gone), objects_.end());
+    objects_.push_back(object);
+  }
+  [[nodiscard]] std::vector<std::weak_ptr<Object>> all() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return objects_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Object>> objects_;  // under the mutex
+};
 
 /// All members may be called from any thread.
 class Threads {
@@ -34,7 +62,6 @@ class Threads {
 
  private:
   struct State;
-  struct Everybody;
   std::shared_ptr<State> state_;
 };
 

@@ -34,17 +34,6 @@ void leaving(const std::function<void()>& leave) {
   }
 }
 
-/// The worlds of the process, in the order in which they were made.
-struct Worlds {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<World>> all;  // under the mutex
-
-  static Worlds& get() {
-    static auto* worlds = new Worlds;  // for good: a world may be among the static objects
-    return *worlds;
-  }
-};
-
 void finish(Operation& operation) {
   const bool failed = std::any_of(operation.handles.begin(), operation.handles.end(),
                                   [](const auto& handle) { return !handle->status()->ok(); });
@@ -115,11 +104,7 @@ std::shared_ptr<World> World::of(Context context) {
   const std::shared_ptr<World> world(new World(std::move(context)), [](const World* gone) {
     if (!gone->is_inherited()) delete gone;
   });
-  Worlds& worlds = Worlds::get();
-  const std::lock_guard<std::mutex> lock(worlds.mutex);
-  const auto has_gone = [](const auto& each) { return each.expired(); };
-  worlds.all.erase(std::remove_if(worlds.all.begin(), worlds.all.end(), has_gone), worlds.all.end());
-  worlds.all.push_back(world);
+  Registry<World>::get().add(world);
   return world;
 }
 
@@ -163,12 +148,7 @@ void World::leave_now(const std::string& reason) {
 }
 
 void World::leave_all(const std::optional<std::string>& reason) noexcept {
-  std::vector<std::weak_ptr<World>> worlds;
-  {
-    const std::lock_guard<std::mutex> lock(Worlds::get().mutex);
-    worlds = Worlds::get().all;
-  }
-  for (const auto& each : worlds) {
+  for (const auto& each : Registry<World>::get().all()) {
     const std::shared_ptr<World> world = each.lock();
     if (!world || world->is_inherited()) continue;
     try {
