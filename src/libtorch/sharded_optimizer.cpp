@@ -106,25 +106,18 @@ struct ShardedOptimizer::Impl {
   }
 
   void check_nothing_changed() const {
+    const auto check = [](bool holds, const std::string& name, const std::string& what) {
+      if (!holds) refuse(ErrorCode::invalid_argument, quoted_name(name) + what);
+    };
+    const std::string thawed = " when this was made; make a new one when layers have been frozen or thawed";
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!parameters[i].second.requires_grad()) {
-        refuse(ErrorCode::invalid_argument, quoted_name(parameters[i].first) +
-                                                " required a gradient when this was made; make a new one when layers "
-                                                "have been frozen or thawed");
-      }
-      if (parameters[i].second.data_ptr() != places[i]) {
-        refuse(ErrorCode::invalid_argument, quoted_name(parameters[i].first) +
-                                                " has other memory than when this was made; make a new one when the "
-                                                "model has been moved or loaded anew");
-      }
+      const auto& [name, tensor] = parameters[i];
+      check(tensor.requires_grad(), name, " required a gradient" + thawed);
+      check(tensor.data_ptr() == places[i], name,
+            " has other memory than when this was made; make a new one when the model has been moved or loaded anew");
     }
-    for (const auto& [name, tensor] : frozen) {
-      if (tensor.requires_grad()) {
-        refuse(ErrorCode::invalid_argument, quoted_name(name) +
-                                                " did not require a gradient when this was made; make a new one when "
-                                                "layers have been frozen or thawed");
-      }
-    }
+    for (const auto& [name, tensor] : frozen)
+      check(!tensor.requires_grad(), name, " did not require a gradient" + thawed);
   }
 
   // After the gradients' reduction.

@@ -141,6 +141,17 @@ std::unique_ptr<Reductions> prepared(const Group& group, const DistributedOptimi
 /// What both kinds in blocks share: the exchange, and what rounding has lost.
 class BlockReductions : public Reductions {
  public:
+  /// `gathers`: every rank gets all of a gradient.
+  BlockReductions(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options,
+                  Gradients& gradients, bool gathers)
+      : Reductions(group, options, gradients), compressed_(gradients.size()) {
+    for_each_view([&](std::size_t i, const Gradient& gradient) {
+      compressed_[i] = std::make_unique<CompressedGradient>(group, options.name + '/' + gradient.name, *gradient.view,
+                                                            gathers, options, gradient.priority);
+      places_.push_back({"compression/" + gradient.name, piece_of(group, parameters[i].value)});
+    });
+  }
+
   Handle start(std::size_t index, int /*micro_steps*/) override {
     return compressed_[index]->start(*gradients_[index].view);
   }
@@ -165,17 +176,6 @@ class BlockReductions : public Reductions {
   Span<const Parameter> places() const override { return places_; }
 
  protected:
-  /// `gathers`: every rank gets all of a gradient.
-  BlockReductions(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options,
-                  Gradients& gradients, bool gathers)
-      : Reductions(group, options, gradients), compressed_(gradients.size()) {
-    for_each_view([&](std::size_t i, const Gradient& gradient) {
-      compressed_[i] = std::make_unique<CompressedGradient>(group, options.name + '/' + gradient.name, *gradient.view,
-                                                            gathers, options, gradient.priority);
-      places_.push_back({"compression/" + gradient.name, piece_of(group, parameters[i].value)});
-    });
-  }
-
   /// Calls `body` with each gradient that was started and its handle, in the order of the starts, once the pieces of
   /// the others have come.
   template <class Body>
@@ -196,9 +196,7 @@ class BlockReductions : public Reductions {
 
 class WholeBlockReductions final : public BlockReductions {
  public:
-  WholeBlockReductions(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options,
-                       Gradients& gradients)
-      : BlockReductions(group, parameters, options, gradients, true) {}
+  using BlockReductions::BlockReductions;
   void finish(std::vector<Handle>& handles, int micro_steps, double /*ranks*/) override {
     const double divisor = options_.op == ReduceOp::average ? static_cast<double>(size(group_)) * micro_steps : 1;
     as_they_come(handles, [&](std::size_t i, Handle& handle) {
@@ -214,9 +212,7 @@ class WholeBlockReductions final : public BlockReductions {
 
 class PieceBlockReductions final : public BlockReductions {
  public:
-  PieceBlockReductions(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options,
-                       Gradients& gradients)
-      : BlockReductions(group, parameters, options, gradients, false) {}
+  using BlockReductions::BlockReductions;
   void finish(std::vector<Handle>& handles, int micro_steps, double ranks) override {
     as_they_come(handles, [&](std::size_t i, const Handle&) {
       const TensorView& piece = *gradients_[i].piece;
@@ -233,8 +229,8 @@ std::unique_ptr<Reductions> Reductions::make(const Group& group, Span<const Para
                                              detail::GradientReducer::Gets gets) {
   using Gets = detail::GradientReducer::Gets;
   if (options.compression == Compression::int8_blocks) {
-    if (gets == Gets::all) return std::make_unique<WholeBlockReductions>(group, parameters, options, gradients);
-    return std::make_unique<PieceBlockReductions>(group, parameters, options, gradients);
+    if (gets == Gets::all) return std::make_unique<WholeBlockReductions>(group, parameters, options, gradients, true);
+    return std::make_unique<PieceBlockReductions>(group, parameters, options, gradients, false);
   }
   if (gets == Gets::all) return prepared<WholeReductions>(group, options, gradients);
   if (gets == Gets::own_piece) return prepared<PieceReductions>(group, options, gradients);
