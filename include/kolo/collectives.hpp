@@ -206,9 +206,7 @@ inline Handle allgather_equal_into_async(const Where& where, ConstTensorView in,
 /// @}
 
 /// @name gather
-/// As allgather, but only rank `root` gets the result: all ranks' tensors along the first dimension, in the order of
-/// ranks. The first dimension may differ by rank (and be 0); the others agree. A scalar counts as one row. On the other
-/// ranks the result has no rows.
+/// As allgather, but only rank `root` gets the result. On the other ranks the result has no rows.
 /// @{
 inline Tensor gather(ConstTensorView in, int root, const GatherOptions& options = {}) {
   return detail::result_of(Call::gather(in, root, options)).output;
@@ -223,11 +221,9 @@ inline Future<Tensor> gather_async(const Where& where, ConstTensorView in, int r
                                    const GatherOptions& options = {}) {
   return Future<Tensor>(start(where, Call::gather(in, root, options)));
 }
-/// Into memory of the root, which the root must give (else: invalid_argument at the call). It must have as many
-/// elements as the result; else the operation fails on the root (invalid_argument) and completes on the others (memory
-/// of a device: fails everywhere). Other ranks may give `std::nullopt`; an output that they give is not written. In
-/// place: the root's `in` may be exactly its rows of `out`; if it lies elsewhere in `out`, the operation fails in the
-/// same way.
+/// As allgather_into, into memory of the root, which the root must give (else: invalid_argument at the call). Where the
+/// operation fails on the root, it completes on the others (memory of a device: fails everywhere). Other ranks may give
+/// `std::nullopt`; an output that they give is not written.
 inline void gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
                         const GatherOptions& options = {}) {
   run(Call::gather_into(in, out, root, options));
