@@ -167,26 +167,13 @@ Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& /*
 
 #endif
 
-/// The transport of the start. If the start has none that can carry data, this throws; or, with `lack`, it sets the
-/// reason there and returns a null transport.
-Carrier connect_by_start(bootstrap::Bootstrap& bootstrap, const core::Topology& topology, base::Duration patience,
-                         std::string* lack = nullptr) {
+/// The transport of the start. Throws Error (unsupported) if the start has none that can carry data.
+Carrier connect_by_start(bootstrap::Bootstrap& bootstrap, const core::Topology& topology, base::Duration patience) {
   Carrier carrier;
-  const std::vector<std::string> lacks =
-      bootstrap::take_step(bootstrap, "transport", bootstrap::after_waiting(patience), [&]() -> std::string {
-        try {
-          carrier.transport = bootstrap.inter_node(topology, patience);
-        } catch (const Error& error) {
-          if (lack == nullptr || error.code() != ErrorCode::unsupported) throw;
-          return error.status().message();
-        }
-        return {};
-      });
-  const auto first = std::find_if(lacks.begin(), lacks.end(), [](const std::string& one) { return !one.empty(); });
-  if (first != lacks.end()) {
-    *lack = *first;
-    return {};
-  }
+  bootstrap::take_step(bootstrap, "transport", bootstrap::after_waiting(patience), [&] {
+    carrier.transport = bootstrap.inter_node(topology, patience);
+    return std::string();
+  });
   carrier.description = carrier.transport->name();
   return carrier;
 }
@@ -214,11 +201,14 @@ Carrier choose_freely(bootstrap::Bootstrap& bootstrap, const base::Settings& set
     }
   }
   std::string no_start;
-  Carrier carrier = connect_by_start(bootstrap, topology, patience, &no_start);
-  if (carrier.transport != nullptr) {
+  try {
+    Carrier carrier = connect_by_start(bootstrap, topology, patience);
     why = ": what comes with the start";
     if (!no_ucx.empty()) why += ", for UCX cannot be used (" + no_ucx + ")";
     return carrier;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    no_start = error.status().message();
   }
   if (!spans_machines) no_ucx = why_not_ucx(bootstrap, patience);
   if (!no_ucx.empty()) throw Error(ErrorCode::unsupported, no_start + "; UCX cannot be used here (" + no_ucx + ")");

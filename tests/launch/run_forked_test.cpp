@@ -259,8 +259,9 @@ TEST(RunForked, BetweenNodesByUcxWhereItIsInTheBuild) {
       "UCX carry the data (KOLO_TRANSPORT=ucx, with UCX installed on every host; Debian: libucx0)";
   const bool has_ucx = !kolo::built_with().ucx.empty();
   EXPECT_EQ(by("auto"), has_ucx ? "no error"
-                                : no_mpi + "; UCX cannot be used here (rank 0: this build of Kolo has no UCX part: "
-                                           "build it where UCX's headers are (Debian: libucx-dev))");
+                                : "rank 0: " + no_mpi +
+                                      "; UCX cannot be used here (rank 0: this build of Kolo has no UCX part: "
+                                      "build it where UCX's headers are (Debian: libucx-dev))");
   EXPECT_EQ(by("mpi"), "rank 0: " + no_mpi);
 }
 

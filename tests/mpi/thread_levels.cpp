@@ -187,7 +187,7 @@ void check_level(Report& report, const std::string& level) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   ucx_is_hidden.store(rank == kWithoutUcx);
-  report.equal(start("auto"), "unsupported, kolo: " + no_mpi + "; UCX cannot be used here (" + no_ucx + ")",
+  report.equal(start("auto"), "unsupported, kolo: rank 0: " + no_mpi + "; UCX cannot be used here (" + no_ucx + ")",
                "the error without UCX");
   ucx_is_hidden.store(false);
 
