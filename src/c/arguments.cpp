@@ -7,11 +7,6 @@
 
 namespace kolo::c {
 
-std::optional<std::string_view> name_of(const char* name) noexcept {
-  if (name == nullptr) return std::nullopt;
-  return name;
-}
-
 std::string_view given_name(const char* name, std::string_view what) { return &given(name, what); }
 
 DType dtype_of(std::int32_t dtype) {

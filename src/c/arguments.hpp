@@ -48,7 +48,6 @@ Span<T> given_list(T* list, std::size_t count, std::string_view what) {
   }
   return {list, count};
 }
-std::optional<std::string_view> name_of(const char* name) noexcept;
 inline Where where_of(const kolo_group* group, const char* name) {
   return name == nullptr ? Where(given_group(group)) : Where(given_group(group), name);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -123,7 +124,8 @@ kolo_status kolo_check_replicas(const kolo_group* group, const char* name, const
   return guarded([&] {
     const kolo::Group& its = given_group(group);
     const std::vector<kolo::Parameter> list = parameters_of(tensors, count);
-    kolo::detail::check_replicas_at(its, name_of(name), list, step < 0 ? std::nullopt : std::optional(step));
+    const auto its_name = name == nullptr ? std::nullopt : std::optional<std::string_view>(name);
+    kolo::detail::check_replicas_at(its, its_name, list, step < 0 ? std::nullopt : std::optional(step));
   });
 }
 
