@@ -47,6 +47,7 @@ void start_threads(const Occasion& occasion, World& world);
 /// What the Works of all devices have in common.
 class WorkOfKolo : public ::c10d::Work {
  public:
+  WorkOfKolo(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
   /// Gives the operation to the world if it is still open; a child keeps it.
   ~WorkOfKolo() override;
 
@@ -58,8 +59,6 @@ class WorkOfKolo : public ::c10d::Work {
 #endif
 
  protected:
-  WorkOfKolo(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
-
   const std::shared_ptr<World> world_;
   const Occasion occasion_;
   std::unique_ptr<Operation> operation_;
