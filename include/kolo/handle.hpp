@@ -151,11 +151,11 @@ class KOLO_RESULT Future : public Handle {
   [[nodiscard]] Result get();
 };
 template <>
-KOLO_API Tensor Future<Tensor>::get();
+Tensor Future<Tensor>::get();
 template <>
-KOLO_API AlltoallResult Future<AlltoallResult>::get();
+AlltoallResult Future<AlltoallResult>::get();
 template <>
-KOLO_API int Future<int>::get();
+int Future<int>::get();
 
 }  // namespace kolo
 
