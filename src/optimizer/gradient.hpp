@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <kolo/call.hpp>
 #include <kolo/context.hpp>
@@ -39,6 +40,14 @@ struct Gradient {
  private:
   void displace();
 };
+
+/// Calls `body` with those that are no buffers.
+template <class Body>
+void for_each_view(std::vector<Gradient>& gradients, const Body& body) {
+  for (Gradient& gradient : gradients) {
+    if (gradient.view) body(gradient);
+  }
+}
 
 /// These elements, in one row.
 [[nodiscard]] TensorView flat(const TensorView& view, std::int64_t first, std::int64_t count);

@@ -110,15 +110,6 @@ struct GradientReducer::Impl {
            std::any_of(gradients.begin(), gradients.end(), [](const Gradient& gradient) { return gradient.announced; });
   }
 
-  template <class Body>
-  void for_each_view(const Body& body) {
-    for (Gradient& gradient : gradients) {
-      if (gradient.view) {
-        body(gradient);
-      }
-    }
-  }
-
   void start(Gradient& gradient) {
     gradient.at = handles.size();
     handles.push_back(reductions->start(static_cast<std::size_t>(&gradient - gradients.data()), mean));
@@ -192,7 +183,7 @@ struct GradientReducer::Impl {
     if (sums.agree() && sums.weighted() == 0) {
       mean = static_cast<int>(sums.micro_steps() / sums.ranks());
     }
-    for_each_view([this](Gradient& gradient) { submit_nothing(gradient); });
+    optimizer::for_each_view(gradients, [this](Gradient& gradient) { submit_nothing(gradient); });
     if (!sums.agree()) {
       drain();
       weights.explain("nothing, as it has joined");
@@ -221,7 +212,7 @@ struct GradientReducer::Impl {
   void begin_new_step() {
     begin_new_micro_step();
     handles.clear();
-    for_each_view([](Gradient& gradient) { gradient.end_step(); });
+    optimizer::for_each_view(gradients, [](Gradient& gradient) { gradient.end_step(); });
     weights.begin_step();
     micro_step = 0;
     mean = options.accumulation_steps;
@@ -363,7 +354,7 @@ bool GradientReducer::finish_micro_step() {
     return true;
   }
   Impl& self = *impl_;
-  self.for_each_view([&](const Gradient& gradient) { self.weights.put_back(gradient); });
+  optimizer::for_each_view(self.gradients, [&](const Gradient& gradient) { self.weights.put_back(gradient); });
   ++self.micro_step;
   self.begin_new_micro_step();
   return false;
@@ -413,7 +404,7 @@ void GradientReducer::end_step() { kolo::end_step(impl().group); }
 
 bool GradientReducer::unscale(double scale) {
   bool is_finite = true;
-  impl().for_each_view([&](const Gradient& gradient) {
+  optimizer::for_each_view(impl().gradients, [&](const Gradient& gradient) {
     const TensorView& view = gradient.piece ? *gradient.piece : *gradient.view;
     const auto what = [&gradient] { return "the gradient of " + quoted_name(gradient.name); };
     optimizer::check_computable("LossScaler", what, view);

@@ -19,6 +19,7 @@
 #include <kolo/sharded_optimizer.hpp>
 
 #include "optimizer/elements.hpp"
+#include "optimizer/gradient.hpp"
 
 namespace kolo {
 using detail::GradientReducer;
@@ -78,8 +79,9 @@ struct ParameterShards::Impl {
       const TensorView value = piece_of(group, parameter.value);
       AllgatherOptions gather;
       gather.timeout = options.reduction.timeout;
-      shard.gather = prepare({group, options.reduction.name + '/' + parameter.name + " (value)"},
-                             Call::allgather_into(value, row_of(parameter.value), gather));
+      shard.gather =
+          prepare({group, options.reduction.name + '/' + parameter.name + " (value)"},
+                  Call::allgather_into(value, optimizer::flat(parameter.value, 0, parameter.value.elements()), gather));
       if (value.elements() == 0) continue;
       add_piece({parameter.name, value, reducer.piece(i)});
       places.push_back({parameter.name, value});
@@ -120,10 +122,6 @@ struct ParameterShards::Impl {
         Master{piece, Tensor(DType::float32, piece.value.shape()), Tensor(DType::float32, piece.value.shape())});
     options.cast(piece.value, master.value.view());
     pieces.push_back({piece.name, master.value.view(), master.gradient.view()});
-  }
-
-  static TensorView row_of(const TensorView& tensor) {
-    return {tensor.data(), tensor.dtype(), Shape{tensor.elements()}, tensor.device(), tensor.stream()};
   }
 
   static Span<const Parameter> checked(Span<const Parameter> parameters, const ShardedOptimizerOptions& options) {

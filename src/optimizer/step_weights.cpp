@@ -52,7 +52,7 @@ void StepWeights::check_given() const {
 void StepWeights::begin_micro_step(int micro_step, double samples) {
   if (micro_step > 0 && !weighted_)
     misused("DistributedOptimizer: this step's earlier micro-steps gave no samples; all or none must");
-  for_each_view([](const Gradient& gradient) {
+  for_each_view(gradients_, [](const Gradient& gradient) {
     const auto what = [&gradient] { return "weigh " + quoted_name(gradient.name) + ", which"; };
     check_computable("DistributedOptimizer: samples", what, gradient.moves ? *gradient.piece : *gradient.view);
   });
@@ -68,7 +68,7 @@ void StepWeights::begin_micro_step(int micro_step, double samples) {
 
 void StepWeights::set_aside() {
   if (unit_ == 0) return;
-  for_each_view([](Gradient& gradient) {
+  for_each_view(gradients_, [](Gradient& gradient) {
     if (gradient.is_placed) {
       if (gradient.aside.data() == nullptr) gradient.aside = Tensor(gradient.view->dtype(), gradient.view->shape());
       copy(*gradient.view, gradient.aside.view());
@@ -82,7 +82,7 @@ void StepWeights::set_aside() {
 /// What earlier micro-steps have added up to gets the weight of one of so many samples.
 void StepWeights::weigh_earlier(double count) {
   if (count == unit_) return;
-  for_each_view([&](const Gradient& gradient) {
+  for_each_view(gradients_, [&](const Gradient& gradient) {
     if (!gradient.is_placed) return;
     if (unit_ == 0) {
       fill_zero(*gradient.view);  // what micro-steps without samples have left there

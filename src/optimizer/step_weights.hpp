@@ -111,12 +111,6 @@ class StepWeights {
   void begin_step();
 
  private:
-  template <class Body>
-  void for_each_view(const Body& body) {
-    for (Gradient& gradient : gradients_) {
-      if (gradient.view) body(gradient);
-    }
-  }
   void set_aside();
   void weigh_earlier(double count);
 
