@@ -252,7 +252,7 @@ Plain check_plain(const engine::SetState& set, std::string_view name, const deta
   if (traits.result_at_root) check_output_at_root(subject, call.output, root);
   if (traits.rooted) check_root(subject, root);
   check_tensors(subject, input_of(call), call);
-  check_timeout(subject, call.timeout);
+  if (call.timeout) check_timeout(subject, call.timeout);
   return {root, name, call};
 }
 
