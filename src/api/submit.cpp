@@ -344,8 +344,8 @@ std::shared_ptr<detail::HandleState> start_unnamed(const detail::GroupParts& gro
   return operation;
 }
 
-/// Whether a checked call without a name may take the shortcut.
-bool may_avoid_log(const Request& request) noexcept {
+/// Whether a checked call without a name is one for the shortcut (engine/submitter.hpp, `take_shortcut`).
+bool fits_shortcut(const Request& request) noexcept {
   return request.device.kind == DeviceKind::cpu && request.signature.wire == core::Wire::own &&
          request.signature.members == 0;
 }
@@ -367,7 +367,7 @@ void run_blocking_unnamed(const detail::GroupParts& group, const Call& call, Cal
   check_usable(engine, true);
   prepare_device(group, {}, request);
   check_for_nan(engine, {}, parts);
-  if (!may_avoid_log(request)) {
+  if (!fits_shortcut(request)) {
     const auto operation = make_call(engine, set, std::move(request));
     BlockingCall reserved(engine, set);
     return run_by_log(engine, reserved, operation, result);

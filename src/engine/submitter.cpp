@@ -162,13 +162,13 @@ using Verdict = control::Shortcut::Verdict;
 
 bool Submitter::take_shortcut(SetState& set, Sequence::Reservation& reserved, const data::SmallCall& call) {
   if (!reserved.may_avoid_log) return false;
-  SetShortcut& route = set.sequence.shortcut;
-  control::Shortcut* const shortcut = route.begin(reserved.call, call);
+  SetShortcut& of_set = set.sequence.shortcut;
+  control::Shortcut* const shortcut = of_set.begin(reserved.call, call);
   if (shortcut == nullptr) return false;
   reserved.has_spoken = true;
   if (await_verdict(*shortcut) != Verdict::together) return false;
   reserved.has_avoided = true;
-  route.finish(call);
+  of_set.finish(call);
   engine_.recorder->count_fast(set.number, reserved.call);
   KOLO_LOG(*engine_.logger, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", "
                                    << call.bytes() << " bytes";

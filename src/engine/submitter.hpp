@@ -46,8 +46,15 @@ class Submitter {
   void call(SetState& set, OperationPtr operation);
   /// Begins a blocking one: reserves the next number, waiting for other threads' blocking calls. `end_call` follows.
   [[nodiscard]] Sequence::Reservation begin_call(SetState& set);
-  /// The reserved call, on the CPU's memory, avoids the log where it can (control/shortcut.hpp); whether it has. Throws
-  /// Error: it has, and failed.
+  /// The reserved call avoids the log where it can (control/shortcut.hpp); whether it has. Throws Error: it has, and
+  /// failed. All of these must hold:
+  ///
+  ///   the call    blocks, has no name, is of one tensor of the CPU, sent as its own type (api/submit.cpp,
+  ///               `fits_shortcut`), and short enough for the route `small` (data/cpu/routes.hpp)
+  ///   the set     lies on one node; no rank has left or joined, and there is no fatal error; in a group it is not the
+  ///               first call (SetShortcut)
+  ///   before it   all calls of this rank that were given to the log are over (Sequence::begin)
+  ///   the peers   make the same call, within this rank's patience (`await_verdict`)
   [[nodiscard]] bool take_shortcut(SetState& set, Sequence::Reservation& reserved, const data::SmallCall& call);
   /// Ends the reservation. `by_log`: the call, if it has not avoided the log; the caller waits for it. Null: it is not
   /// made, which is a fatal error if peers know of it.

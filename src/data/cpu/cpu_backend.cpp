@@ -106,7 +106,7 @@ std::string CpuBackend::explain_route(const data::Job& /*job*/, const data::Run&
   if (piece.input != piece.output) return in_slots + "its result goes to another place than the arena";
   if (!WireFormat(run.dtype, run.wire).is_plain()) return in_slots + "it is sent as another type";
   if (site_.takes(run.kind, Route::flat, static_cast<std::size_t>(run.elements) * size_of(run.dtype)))
-    return in_slots + "so short a batch takes the flat route (KOLO_ROUTES)";
+    return "on the CPU, by the flat route, because its batch is so short (KOLO_ROUTES)";
   return "on the CPU, where it lies, because it is in an arena of the group";
 }
 

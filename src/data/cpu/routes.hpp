@@ -3,7 +3,8 @@
 // Which route the data of a call takes inside a node: one table, the same on all ranks of the node.
 //
 // A row says which sizes of a collective may take a route, among so many ranks. A call takes the first route, in the
-// order of `Route`, that its size may take, and that it can take.
+// order of `Route`, that its size may take, and that is there for it: each route says below for which calls. A batch of
+// a group of several nodes takes slots inside each of them (`Site::takes`).
 //
 // A size is what one rank gives, in bytes: of a broadcast or a scatter what the root gives. Where ranks give different
 // amounts, each asks for its own. A "message" goes from one rank to another.

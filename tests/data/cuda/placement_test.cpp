@@ -108,7 +108,8 @@ TEST_F(PlacementLog, TensorsOfTheCpuSayWhereTheyGo) {
   EXPECT_EQ(
       records,
       (Records{"info: allreduce of \"away\", 400000" + slots + "its result goes to another place than the arena",
-               "info: allreduce of \"few\", 40" + slots + "so short a batch takes the flat route (KOLO_ROUTES)",
+               "info: allreduce of \"few\", 40 bytes: on the CPU, by the flat route, because its batch is so short "
+               "(KOLO_ROUTES)",
                "info: allreduce of \"placed\", 400000 bytes: on the CPU, where it lies, because it is in an arena "
                "of the group",
                "info: allreduce of \"sent\", 400000" + slots + "it is sent as another type",
