@@ -390,7 +390,7 @@ struct [[nodiscard]] CallResult {
   std::vector<std::int64_t> received_splits;  ///< only for an alltoall: how many rows came from each rank
 };
 /// The result of an alltoall.
-struct [[nodiscard]] AlltoallResult {
+struct KOLO_RESULT AlltoallResult {
   Tensor output;                              ///< the received rows, in the order of ranks
   std::vector<std::int64_t> received_splits;  ///< how many came from each rank
 };

@@ -11,19 +11,19 @@
 namespace kolo::cuda {
 namespace {
 
-/// For what is given back.
+/// For what is given back at the end. After a fault the device refuses this, too, and there is nobody to tell.
 void forgive(cudaError_t /*result*/) noexcept {}
 
 cudaEvent_t make_event(unsigned flags) {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+  cuda::check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
   return event;
 }
 
 bool is_past(cudaEvent_t event) {
   const cudaError_t result = cudaEventQuery(event);
   if (result == cudaErrorNotReady) return false;
-  check(result, "cudaEventQuery");
+  cuda::check(result, "cudaEventQuery");
   return true;
 }
 
