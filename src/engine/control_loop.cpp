@@ -331,7 +331,7 @@ bool ControlLoop::is_absent_from(const Ready& batch) const {
 }
 
 template <class Ready>
-void ControlLoop::start(const Ready& batch, std::vector<OperationPtr> members, Executor::How how) {
+void ControlLoop::start(const Ready& batch, std::vector<OperationPtr>&& members, Executor::How how) {
   if (!batch.absent.empty()) {
     how.absence = {batch.uncounted, is_absent_from(batch)};
     // A join may last as long as the others work.

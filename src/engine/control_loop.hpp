@@ -101,7 +101,7 @@ class ControlLoop {
     if (engine_.inter) engine_.inter->push(base::now());
   }
   template <class Ready>
-  void start(const Ready& batch, std::vector<OperationPtr> members, Executor::How how) KOLO_REQUIRES(kDriving);
+  void start(const Ready& batch, std::vector<OperationPtr>&& members, Executor::How how) KOLO_REQUIRES(kDriving);
   template <class Ready>
   [[nodiscard]] bool is_absent_from(const Ready& batch) const KOLO_REQUIRES(kDriving);
   [[nodiscard]] std::vector<OperationPtr>

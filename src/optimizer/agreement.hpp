@@ -23,6 +23,7 @@ void check_names(std::string_view caller, const std::vector<std::string_view>& n
 template <class List>
 void check_names(std::string_view caller, const List& list) {
   std::vector<std::string_view> names;
+  names.reserve(list.size());
   for (const auto& one : list) names.push_back(one.name);
   check_names(caller, names);
 }
