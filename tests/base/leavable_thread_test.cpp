@@ -6,6 +6,7 @@
 #include <chrono>
 #include <future>
 #include <stdexcept>
+#include <thread>
 
 namespace kolo::base {
 namespace {
@@ -36,9 +37,10 @@ TEST(LeavableThread, WhatDoesNotReturnIsLeft) {
 }
 
 TEST(Watchdog, CallsThatReturnGoOn) {
-  Watchdog watch(kShort, "a call hangs", 3);
-  const Time until = now() + std::chrono::milliseconds(30);
-  while (now() < until) const Watchdog::Call call(&watch);
+  // Together they take longer than one may. One alone takes so long only where this thread gets no CPU for a second.
+  Watchdog watch(std::chrono::seconds(1), "a call hangs", 3);
+  const Time until = now() + std::chrono::milliseconds(1200);
+  for (; now() < until; std::this_thread::yield()) const Watchdog::Call call(&watch);
   const Watchdog::Call nobody_watches(nullptr);
 }
 
