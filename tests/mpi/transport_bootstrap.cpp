@@ -110,8 +110,8 @@ void check_borrowing(Report& report, int rank) {
     report.equal(one, std::to_string(expected), "who is there in a borrowed communicator");
     expected -= 2;
   }
-  const core::Topology topology =
-      core::make_topology(bootstrap->rank(), std::vector<int>(static_cast<std::size_t>(bootstrap->size()), 0), 0);
+  const core::Topology topology = core::make_topology(
+      bootstrap->rank(), core::number_machines(bootstrap->exchange("test", kolo::base::machine_name(), kPatience)), 0);
   const auto link = bootstrap->join_node(topology, 4096, "key", kPatience);
   report.check(link->bytes() == 4096 && link->memory()[4095] == std::byte{0}, "the node's memory");
 }
