@@ -67,11 +67,11 @@ class Prepared::Impl {
       operation_->buffers = request_.buffers;
       detail::Outputs& outputs = operation_->outputs;
       outputs.splits = request_.outputs.splits;
-      const auto plan_of = [](detail::Output& output) -> detail::OutputPlan& { return output; };
-      plan_of(outputs.first) = plan_of(request_.outputs.first);
+      const auto copy = [](detail::OutputPlan& to, const detail::OutputPlan& from) { to = from; };
+      copy(outputs.first, request_.outputs.first);
       outputs.others.resize(request_.outputs.others.size());
       for (std::size_t i = 0; i < outputs.others.size(); ++i)
-        plan_of(outputs.others[i]) = plan_of(request_.outputs.others[i]);
+        copy(outputs.others[i], request_.outputs.others[i]);
     } catch (...) {
       entry_.table.give_back(entry_);
       throw;
