@@ -70,8 +70,7 @@ class Prepared::Impl {
       const auto copy = [](detail::OutputPlan& to, const detail::OutputPlan& from) { to = from; };
       copy(outputs.first, request_.outputs.first);
       outputs.others.resize(request_.outputs.others.size());
-      for (std::size_t i = 0; i < outputs.others.size(); ++i)
-        copy(outputs.others[i], request_.outputs.others[i]);
+      for (std::size_t i = 0; i < outputs.others.size(); ++i) copy(outputs.others[i], request_.outputs.others[i]);
     } catch (...) {
       entry_.table.give_back(entry_);
       throw;
