@@ -28,7 +28,8 @@ void run(std::string_view input) {
 std::vector<std::string> seeds() {
   const std::string word(64, 'a');
   return {encode({word, {}}, kKey), encode({word, {{"10.0.0.1", 29500}}}, kKey),
-          encode({word, {{"::1", 1}, {"fe80::1234:5678", 65535}, {"::ffff:1.2.3.4", 80}}}, kKey)};
+          encode({word, {{"::1", 1}, {"fe80::1234:5678", 65535}, {"::ffff:1.2.3.4", 80}}}, kKey),
+          encode({word, {{"fe80::1%eth0", 1}}}, kKey)};
 }
 
 }  // namespace kolo::fuzz

@@ -85,7 +85,8 @@ int preference(const LocalAddress& local) {
 }  // namespace
 
 std::optional<asio::ip::address> parse_address(const std::string& text) {
-  if (text.find('\0') != std::string::npos) return std::nullopt;  // make_address ends there
+  // make_address ends at a zero, and takes any text as the scope of an address, which means something on one machine.
+  if (text.find_first_of(std::string_view("\0%", 2)) != std::string::npos) return std::nullopt;
   error_code error;
   const auto address = asio::ip::make_address(text, error);
   if (error) return std::nullopt;

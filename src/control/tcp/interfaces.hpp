@@ -17,7 +17,7 @@ struct LocalAddress {
   int prefix_length = 0;
 };
 
-/// Empty unless the whole text is an address.
+/// Empty unless the whole text is an address, without a scope.
 std::optional<asio::ip::address> parse_address(const std::string& text);
 
 /// IPv4 and IPv6 addresses of interfaces that are up; IPv4 first, loopback last. Link-local IPv6 addresses are left
