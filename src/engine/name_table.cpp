@@ -42,8 +42,13 @@ Entry& NameIndex::make(std::string_view name) {
   }
   Entry& entry = entries_[free_.back()];
   entry.name = name;
+  try {
+    numbers_.emplace(entry.name, entry.number);
+  } catch (...) {  // no memory
+    entry.name.clear();
+    throw;
+  }
   entry.hash = base::hash_string(name);
-  numbers_.emplace(entry.name, entry.number);
   free_.pop_back();
   return entry;
 }
