@@ -24,8 +24,8 @@
 ///   afterwards as they were.
 ///
 /// Each makes a `Call` and runs it, or starts it and returns a handle (`_async`). Each may be given where first: a
-/// group, a name, or `{group, name}` (where.hpp). `prepare` and `grouped` (call.hpp) take such calls, too; there is also
-/// `grouped_allreduce`.
+/// group, a name, or `{group, name}` (where.hpp). `prepare` and `grouped` (call.hpp) take such calls, too; there is
+/// also `grouped_allreduce`.
 #ifndef KOLO_COLLECTIVES_HPP
 #define KOLO_COLLECTIVES_HPP
 

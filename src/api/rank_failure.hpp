@@ -11,8 +11,8 @@
 namespace kolo::api {
 
 /// Runs `body` with this context, whose ContextImpl outlives the call, bound to the calling thread, and ends the
-/// context. If that throws, returns false; `failed` then gets what was thrown before the other ranks are told. `repeats`:
-/// it is a fatal error, which every other rank throws, too.
+/// context. If that throws, returns false; `failed` then gets what was thrown before the other ranks are told.
+/// `repeats`: it is a fatal error, which every other rank throws, too.
 [[nodiscard]] bool run_rank(Context&& context, const std::function<void()>& body,
                             const std::function<void(const Status& what, bool repeats)>& failed);
 

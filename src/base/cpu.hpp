@@ -29,10 +29,10 @@ int usable_cpus();
 /// no runtime of OpenMP (GCC's, LLVM's, Intel's) is loaded.
 int openmp_threads();
 
-/// The smallest quota, in CPUs, of a process's control groups and their ancestors: version 2's `cpu.max` ("200000 100000"
-/// is 2; "max" is none), version 1's cpu.cfs_quota_us and cpu.cfs_period_us (-1 is none). `memberships` is the text
-/// of /proc/self/cgroup, `root` where control groups are mounted. In a container the path may lie outside the mount;
-/// the parts of it that exist count, and their ancestors.
+/// The smallest quota, in CPUs, of a process's control groups and their ancestors: version 2's `cpu.max` ("200000
+/// 100000" is 2; "max" is none), version 1's cpu.cfs_quota_us and cpu.cfs_period_us (-1 is none). `memberships` is the
+/// text of /proc/self/cgroup, `root` where control groups are mounted. In a container the path may lie outside the
+/// mount; the parts of it that exist count, and their ancestors.
 std::optional<double> cgroup_cpu_quota(const std::string& memberships, const std::filesystem::path& root);
 /// The same for this process, mounted in /sys/fs/cgroup.
 std::optional<double> process_cpu_quota();
@@ -44,8 +44,8 @@ std::size_t private_cache_bytes(const std::filesystem::path& root = "/");
 /// The size of the third-level cache, which cores share, in bytes; 0 where the system does not tell.
 std::size_t shared_cache_bytes(const std::filesystem::path& root = "/");
 
-/// Names the running system that has these CPUs (its boot): the same in all containers of a machine, which may share CPUs and
-/// nothing else. Empty if the system does not tell. `root` is the file system's, for tests.
+/// Names the running system that has these CPUs (its boot): the same in all containers of a machine, which may share
+/// CPUs and nothing else. Empty if the system does not tell. `root` is the file system's, for tests.
 std::string system_name(const std::filesystem::path& root = "/");
 
 /// The machine's own name. Throws Error(transport).

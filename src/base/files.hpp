@@ -32,8 +32,8 @@
 namespace kolo::base {
 
 /// A copy of a file that was found, or of its first `most` bytes. Nothing where there is none, where it is no regular
-/// file, belongs to another user than `owner`, or cannot be read. A file that is cut off while it is read gives what was
-/// there. The bytes are aligned as `operator new` aligns.
+/// file, belongs to another user than `owner`, or cannot be read. A file that is cut off while it is read gives what
+/// was there. The bytes are aligned as `operator new` aligns.
 [[nodiscard]] std::optional<std::vector<std::byte>> read_found(const std::string& path, std::size_t most,
                                                                uid_t owner = ::geteuid());
 

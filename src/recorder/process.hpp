@@ -14,8 +14,8 @@ struct Process {
   std::uint64_t pid_namespace = 0;  ///< in which `pid` is its number; 0: not known
 
   [[nodiscard]] static Process self();
-  /// Whether this process can say what has become of it: same boot (base::system_name), same namespace of processes. (Numbers of
-  /// namespaces are used again, but only once no process of the old one is left.)
+  /// Whether this process can say what has become of it: same boot (base::system_name), same namespace of processes.
+  /// (Numbers of namespaces are used again, but only once no process of the old one is left.)
   [[nodiscard]] bool is_in_sight(const std::string& its_boot) const;
   /// Its state, as /proc has it: R runs, S sleeps, D waits for a device, T is stopped, t is traced, Z has ended; 0:
   /// there is no such process any more.

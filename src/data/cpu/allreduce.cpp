@@ -9,8 +9,8 @@ namespace kolo::data::cpu {
 
 namespace {
 
-/// Flat chunks of a reduce, as measured: 16 MiB took 2 ranks 1540 us with 128 KiB, 1640 with 256 and 1600 with 64; 4 MiB
-/// took 4 ranks 780 us with 64 KiB and 870 with 32.
+/// Flat chunks of a reduce, as measured: 16 MiB took 2 ranks 1540 us with 128 KiB, 1640 with 256 and 1600 with 64; 4
+/// MiB took 4 ranks 780 us with 64 KiB and 870 with 32.
 constexpr int kFewRanks = 3;
 constexpr std::size_t kMostOfFew = 128 << 10;
 constexpr std::size_t kMostOfMany = 64 << 10;
