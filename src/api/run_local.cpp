@@ -2,6 +2,7 @@
 //
 // Ranks as threads of one process.
 #include <exception>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,7 +56,11 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
       return;
     }
     const auto failed = [&](const Status& what, bool repeats) {
-      failure.note({what.code(), "rank " + std::to_string(rank) + ": " + what.message()}, repeats);
+      try {
+        failure.note({what.code(), "rank " + std::to_string(rank) + ": " + what.message()}, repeats);
+      } catch (const std::bad_alloc&) {
+        failure.note(what, repeats);
+      }
     };
     static_cast<void>(api::run_rank(Context(impl), body, failed));
   };

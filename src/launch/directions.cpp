@@ -33,9 +33,14 @@ std::string key_of(const JobKey& key, std::string_view word) {
 
 /// Listens at all addresses, IPv6 and IPv4 by one socket if the system has both.
 base::UniqueFd listen_everywhere(std::uint16_t port, int& error) {
-  std::string wrong;
-  base::UniqueFd fd = listen_at(resolve("::", port, wrong).at(0), error);
-  if (!fd.valid() && error != EADDRINUSE) fd = listen_at(resolve("0.0.0.0", port, wrong).at(0), error);
+  const auto address = [port](const char* text) {
+    std::string wrong;
+    const std::vector<Endpoint> found = resolve(text, port, wrong);
+    if (found.empty()) throw Error(ErrorCode::transport, wrong);  // no memory
+    return found.front();
+  };
+  base::UniqueFd fd = listen_at(address("::"), error);
+  if (!fd.valid() && error != EADDRINUSE) fd = listen_at(address("0.0.0.0"), error);
   return fd;
 }
 
