@@ -26,7 +26,7 @@ struct Root {
   [[nodiscard]] bool is_here() const noexcept { return rank == self; }
 };
 
-/// What an error is about: a collective, with its name if it has one; or what these words say.
+/// The subject of an error: a collective, with its name if it has one, or the thing that the words name.
 struct Subject {
   Subject(core::CollectiveKind its_kind, std::string_view its_name) noexcept : kind(its_kind), name(its_name) {}
   Subject(const char* words) noexcept : kind(core::CollectiveKind::message), name(words) {}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranks as threads of one process.
-#include <exception>
 #include <new>
 #include <string>
 #include <thread>

@@ -32,7 +32,7 @@ std::string number_text(double number) {
 constexpr std::array<std::string_view, 2> kGpuBackends{"nccl", "staged"};
 constexpr std::array<std::string_view, 3> kTransports{"auto", "ucx", "mpi"};
 
-/// What is said of a type.
+/// The words by which pages and errors describe a type of setting.
 struct TypeWords {
   std::string_view name;
   std::string_view values;    ///< of a type whose settings all have the same range

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::seconds kLeastSlack{1};
 
-/// What the part returned, or why it failed.
+/// Runs `part`. The status has the text that it returned, or the reason why it failed.
 Status run(const std::function<std::string()>& part) {
   try {
     return {ErrorCode::ok, part()};

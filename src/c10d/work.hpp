@@ -44,7 +44,7 @@ struct Occasion {
 /// To be called before a future is made: once it is there it completes. Throws DistBackendError.
 void start_threads(const Occasion& occasion, World& world);
 
-/// What the Works of all devices have in common.
+/// The common base of the Works of CPUs and of GPUs.
 class WorkOfKolo : public ::c10d::Work {
  public:
   WorkOfKolo(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);

@@ -47,7 +47,7 @@ Share plan(const Ranks& ranks, const std::string& path, const CheckpointEntries&
   return share;
 }
 
-/// What safetensors calls the element types.
+/// The names of element types in the safetensors format.
 constexpr std::array<std::string_view, kDTypeCount> kSafetensorsNames{"BOOL", "I8",  "I16", "I32",  "I64", "U8", "U16",
                                                                       "U32",  "U64", "F16", "BF16", "F32", "F64"};
 static_assert(!kSafetensorsNames.back().empty(), "one name a type");

@@ -44,7 +44,7 @@ class DeviceRegion {
   virtual void note_end(std::size_t offset) = 0;
 };
 
-/// What a device has been used for so far. `Count`: a number, or an atomic one.
+/// The memory that a device holds, and its work since its backend was made. `Count`: a number, or an atomic one.
 template <class Count>
 struct DeviceCounts {
   Count buffer_bytes{0};
